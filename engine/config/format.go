@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// format is a rule on a text that the validate tag names.
+type format struct {
+	code    string
+	fix     string // what to do, when trouble has nothing better
+	example string // a good text, as YAML
+	// trouble says why a text is not of the format, and optionally what to do. The first result is empty for
+	// a good text. It never repeats the text: that may be secret.
+	trouble func(text string) (why, fix string)
+}
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	number = "0123456789"
+)
+
+// formats are the formats of this grammar. Those of jobs follow what River enforces when a worker is
+// registered or a client starts, which it does not check when a job is inserted: a job that no worker can
+// ever take is found here instead.
+var formats = map[string]format{
+	"consumer_name": {
+		code: "bad-name", example: "notify",
+		fix:     "write 3 to 63 lower-case letters, digits, - and _, with a letter first and a letter or a digit last",
+		trouble: consumerName,
+	},
+	"handler_name": {
+		code: "bad-handler", example: "mentions",
+		fix:     "write up to 63 lower-case letters, digits, -, _ and ., with a letter first",
+		trouble: func(text string) (string, string) { return shaped(text, 1, 63, lower, lower+number+"-_.", "") },
+	},
+	"label": {
+		code: "bad-label", example: "production",
+		fix: "write up to 63 letters, digits, -, _ and ., with a letter or a digit first",
+		trouble: func(text string) (string, string) {
+			return shaped(text, 1, 63, lower+upper+number, lower+upper+number+"-_.", "")
+		},
+	},
+	"schema_name": {
+		code: "bad-schema", example: "bothy",
+		fix:     "write up to 63 lower-case letters, digits and _, with a letter or _ first",
+		trouble: schemaName,
+	},
+	"river_schema": {
+		code: "bad-schema", example: "public",
+		fix:     "write up to 63 letters, digits and _, with a letter or _ first",
+		trouble: riverSchema,
+	},
+	"role_name": {
+		code: "bad-role", example: "bothy_app",
+		fix:     "write the name of a database role, at most 63 bytes",
+		trouble: roleName,
+	},
+	"job_kind": {
+		code: "bad-kind", example: "orders.notify",
+		fix:     "write 2 to 127 letters, digits and . - _ / : + < > [ ], with a letter, a digit or _ first",
+		trouble: jobKind,
+	},
+	"queue_name": {
+		code: "bad-queue", example: "default",
+		fix:     "write up to 64 lower-case letters and digits, with single - or _ between them",
+		trouble: queueName,
+	},
+	"glob": {
+		code: "bad-pattern", example: "order.*",
+		fix:     "write an event type, with * for any run of characters",
+		trouble: glob,
+	},
+	"recipient": {
+		code: "bad-recipient", example: "alex",
+		fix:     "write a text without the character U+0000, at most 1000 characters",
+		trouble: recipient,
+	},
+	"database_url": {
+		code: "bad-url", example: "postgres://app@db.example.com/shop",
+		fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, or key=value pairs",
+		trouble: databaseURL,
+	},
+	"rule_query": {
+		code: "bad-query", example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
+		fix:     "write one SELECT over the relation batch that gives seq and recipient",
+		trouble: func(text string) (string, string) { _, why, fix := trimQuery(text); return why, fix },
+	},
+}
+
+// shaped checks length in characters, the first character, all characters and the last one (where given).
+func shaped(text string, low, high int, first, all, last string) (why, fix string) {
+	n := utf8.RuneCountInString(text)
+	if n < low {
+		return "which is too short", ""
+	}
+	if n > high {
+		return "which is too long", ""
+	}
+	for _, c := range text {
+		if !strings.ContainsRune(all, c) {
+			return "which holds " + named(c), ""
+		}
+	}
+	if c, _ := utf8.DecodeRuneInString(text); !strings.ContainsRune(first, c) {
+		return "which begins with " + named(c), ""
+	}
+	if c, _ := utf8.DecodeLastRuneInString(text); last != "" && !strings.ContainsRune(last, c) {
+		return "which ends with " + named(c), ""
+	}
+	return "", ""
+}
+
+// named is a character as a reader can tell it.
+func named(c rune) string {
+	switch {
+	case c == ' ':
+		return "a blank"
+	case c >= '0' && c <= '9':
+		return "the digit " + string(c)
+	case unicode.IsUpper(c):
+		return "the upper-case letter " + string(c)
+	case unicode.IsPrint(c):
+		return `the character "` + string(c) + `"`
+	default:
+		return "a character that cannot be seen"
+	}
+}
+
+func consumerName(text string) (why, fix string) {
+	return shaped(text, 3, 63, lower, lower+number+"-_", lower+number)
+}
+
+func schemaName(text string) (why, fix string) {
+	if strings.HasPrefix(text, "pg_") || text == "information_schema" {
+		return "a name that PostgreSQL keeps for itself", "choose another name"
+	}
+	return shaped(text, 1, 63, lower+"_", lower+number+"_", "")
+}
+
+func riverSchema(text string) (why, fix string) {
+	if strings.HasPrefix(text, "pg_") || text == "information_schema" {
+		return "a name that PostgreSQL keeps for itself", "name the schema that holds river_job"
+	}
+	return shaped(text, 1, 63, lower+upper+"_", lower+upper+number+"_", "")
+}
+
+func roleName(text string) (why, fix string) {
+	switch {
+	case text == "":
+		return "which is empty", ""
+	case len(text) > 63:
+		return "which is too long", ""
+	case strings.HasPrefix(text, "pg_") || text == "public" || text == "none":
+		return "a name that PostgreSQL keeps for itself", "name a role of your own"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "which holds a character that cannot be seen", ""
+	case strings.TrimSpace(text) != text:
+		return "with a blank at its end", "remove the blank"
+	default:
+		return "", ""
+	}
+}
+
+func jobKind(text string) (why, fix string) {
+	const word = lower + upper + number + "_"
+	if len(text) > 127 { // River counts characters, its index bytes: the stricter of the two
+		return "which is too long", ""
+	}
+	return shaped(text, 2, 127, word, word+"-[]<>/.·:+", "")
+}
+
+func queueName(text string) (why, fix string) {
+	if why, fix = shaped(text, 1, 64, lower+number, lower+number+"-_", lower+number); why != "" {
+		return why, fix
+	}
+	for _, pair := range []string{"--", "__", "-_", "_-"} {
+		if strings.Contains(text, pair) {
+			return "which holds " + pair, ""
+		}
+	}
+	return "", ""
+}
+
+func glob(text string) (why, fix string) {
+	switch {
+	case text == "":
+		return "which is empty", ""
+	case utf8.RuneCountInString(text) > 255:
+		return "which is too long", ""
+	case strings.ContainsFunc(text, unicode.IsSpace):
+		return "which holds a blank", "write one pattern per entry of the list, without blanks"
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "which holds a character that cannot be seen", ""
+	default:
+		return "", ""
+	}
+}
+
+func recipient(text string) (why, fix string) {
+	switch {
+	case text == "":
+		return "which is empty", ""
+	case strings.ContainsRune(text, 0):
+		return "which holds the character U+0000, and PostgreSQL stores none", "remove it"
+	case utf8.RuneCountInString(text) > 1000:
+		return "which is too long", ""
+	default:
+		return "", ""
+	}
+}
+
+// databaseURL accepts what PostgreSQL's own tools accept, as far as that can be told without connecting.
+func databaseURL(text string) (why, fix string) {
+	scheme, rest, isURL := strings.Cut(text, "://")
+	switch {
+	case strings.ContainsRune(text, 0):
+		return "which holds the character U+0000", "remove it"
+	case !isURL && strings.Contains(text, "="):
+		return "", ""
+	case !isURL:
+		return "which is neither a URL nor key=value pairs", ""
+	case strings.Contains(scheme, "="):
+		return "", "" // key=value pairs, one of which holds ://
+	case scheme != "postgres" && scheme != "postgresql":
+		return "whose scheme is not postgres", "begin it with postgres://"
+	}
+	// Several hosts are allowed, host1:5432,host2:5432, which url.Parse does not know: it gets the first.
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, tail := rest[:end], rest[end:]
+	at := strings.LastIndexByte(authority, '@') + 1
+	hosts, _, _ := strings.Cut(authority[at:], ",")
+	if _, err := url.Parse("postgres://" + authority[:at] + hosts + tail); err != nil {
+		// The error holds the text, and the text may hold a password.
+		return "which cannot be read as a URL", "percent-encode the characters % : / ? # [ ] @ in user and password"
+	}
+	return "", ""
+}

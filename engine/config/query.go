@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// trimQuery reads the SQL of a rule as far as that goes without a database: what is text, what is a
+// comment, where it ends. The engine puts the rule in parentheses, so it may not close them, may not leave
+// a quote or a comment open, and is one statement. What it gives back has no comment, no semicolon and no
+// blank at its end. Whether the SQL is right only the server can say.
+func trimQuery(text string) (query, why, fix string) {
+	s := scanner{text: text}
+	s.scan()
+	query = strings.TrimSpace(text[:s.end])
+	switch {
+	case s.open != "":
+		return "", "where " + s.open + " is never closed", "close it"
+	case s.unbalanced || s.depth > 0:
+		return "", "whose parentheses do not match", "check each ( and )"
+	case s.after:
+		return "", "which is more than one statement", "keep one SELECT, without a semicolon in it"
+	case query == "":
+		return "", "which holds no SQL", ""
+	case s.parameter:
+		return "", "which names a parameter such as $1, and a rule is given none", "write the value itself"
+	case !s.begins("select", "with", "values", "table"):
+		return "", "which is not a SELECT", "begin it with SELECT or WITH"
+	case !s.batch:
+		return "", "which does not mention the relation batch, so it cannot tell which events are new", "write ... FROM batch b ... and select b.seq"
+	default:
+		return query, "", ""
+	}
+}
+
+// scanner knows as much of SQL as it takes to tell words from quotes and comments.
+type scanner struct {
+	text       string
+	pos        int
+	end        int    // after the last character that counts
+	first      string // the first word, in lower case
+	depth      int
+	open       string // what was opened and never closed
+	batch      bool   // the relation batch is mentioned
+	parameter  bool
+	semicolon  bool
+	after      bool // something follows a semicolon
+	unbalanced bool
+}
+
+func (s *scanner) begins(words ...string) bool {
+	return slices.Contains(words, s.first)
+}
+
+// scan reads token by token until the end or the first thing that stays open.
+func (s *scanner) scan() {
+	for s.pos < len(s.text) && s.open == "" {
+		start, c := s.pos, s.text[s.pos]
+		rest := s.text[s.pos:]
+		switch {
+		case strings.IndexByte(" \t\r\n\f\v", c) >= 0:
+			s.pos++
+			continue
+		case strings.HasPrefix(rest, "--"):
+			s.past("\n", true, "")
+			continue
+		case strings.HasPrefix(rest, "/*"):
+			s.comment()
+			continue
+		case c == ';':
+			s.pos++
+			s.semicolon = true
+			continue
+		case c == '\'':
+			s.quote('\'', false)
+		case c == '"':
+			s.quote('"', false)
+			s.batch = s.batch || s.text[start:s.pos] == `"batch"`
+		case c == '$':
+			s.dollar()
+		case isWord(c):
+			s.word()
+		default:
+			s.pos++
+			s.parenthesis(c)
+		}
+		s.after = s.after || s.semicolon
+		s.end = s.pos
+	}
+}
+
+func (s *scanner) parenthesis(c byte) {
+	switch c {
+	case '(':
+		s.depth++
+	case ')':
+		s.depth--
+		s.unbalanced = s.unbalanced || s.depth < 0
+	}
+}
+
+// past moves behind the next mark, or to the end, which what may not be when something stays open there.
+func (s *scanner) past(mark string, endIsFine bool, what string) {
+	if i := strings.Index(s.text[s.pos:], mark); i >= 0 {
+		s.pos += i + len(mark)
+		return
+	}
+	s.pos = len(s.text)
+	if !endIsFine {
+		s.open = what
+	}
+}
+
+// comment skips a block comment. They nest in PostgreSQL.
+func (s *scanner) comment() {
+	depth := 0
+	for s.pos < len(s.text) {
+		switch rest := s.text[s.pos:]; {
+		case strings.HasPrefix(rest, "/*"):
+			depth++
+			s.pos += 2
+		case strings.HasPrefix(rest, "*/"):
+			depth--
+			s.pos += 2
+			if depth == 0 {
+				return
+			}
+		default:
+			s.pos++
+		}
+	}
+	s.open = "a comment /*"
+}
+
+// quote skips a quoted text. A doubled quote stands for itself, and after an E so does one behind a
+// backslash.
+func (s *scanner) quote(mark byte, escapes bool) {
+	for s.pos++; s.pos < len(s.text); s.pos++ {
+		switch c := s.text[s.pos]; {
+		case c == '\\' && escapes:
+			s.pos++
+		case c == mark && s.pos+1 < len(s.text) && s.text[s.pos+1] == mark:
+			s.pos++
+		case c == mark:
+			s.pos++
+			return
+		}
+	}
+	s.pos = len(s.text)
+	s.open = "the quote " + string(mark)
+}
+
+// dollar skips $$ text $$ and $tag$ text $tag$, and notices a parameter.
+func (s *scanner) dollar() {
+	start := s.pos
+	s.pos++
+	for s.pos < len(s.text) && isWord(s.text[s.pos]) {
+		s.pos++
+	}
+	tag := s.text[start:s.pos]
+	switch {
+	case len(tag) > 1 && isDigit(tag[1]):
+		s.parameter = true
+	case s.pos < len(s.text) && s.text[s.pos] == '$':
+		s.pos++
+		s.past(tag+"$", false, "the quote "+tag+"$")
+	}
+}
+
+// word reads an identifier or a keyword. A $ inside belongs to it.
+func (s *scanner) word() {
+	start := s.pos
+	for s.pos < len(s.text) && (isWord(s.text[s.pos]) || s.text[s.pos] == '$') {
+		s.pos++
+	}
+	word := strings.ToLower(s.text[start:s.pos])
+	if s.first == "" {
+		s.first = word
+	}
+	s.batch = s.batch || word == "batch"
+	if word == "e" && s.pos < len(s.text) && s.text[s.pos] == '\'' {
+		s.quote('\'', true)
+	}
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// isWord includes every byte above ASCII, as PostgreSQL does.
+func isWord(c byte) bool {
+	return c == '_' || isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
