@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"example.com/bothy/engine/round"
+)
+
+// Recorder works every declared kind by counting it. It is for dev, on a database that nobody else uses:
+// a River client that works jobs can become leader of its schema.
+type Recorder struct {
+	client *river.Client[pgx.Tx]
+
+	mu     sync.Mutex
+	worked map[string]int
+}
+
+// recorderWorkers is how many jobs of one queue are recorded at once.
+const recorderWorkers = 100
+
+// NewRecorder makes a recorder for the kinds and queues of the consumers. Start starts it.
+func NewRecorder(pool *pgxpool.Pool, schema string, consumers []round.Consumer, logger *slog.Logger) (*Recorder, error) {
+	r := &Recorder{worked: map[string]int{}}
+	workers := river.NewWorkers()
+	queues := map[string]river.QueueConfig{}
+	known := map[string]bool{}
+	for _, c := range consumers {
+		queues[c.Job.Queue] = river.QueueConfig{MaxWorkers: recorderWorkers}
+		if !known[c.Job.Kind] {
+			known[c.Job.Kind] = true
+			river.AddWorkerArgs(workers, raw{kind: c.Job.Kind}, &record{recorder: r})
+		}
+	}
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Schema: schema, Queues: queues, Workers: workers, Logger: logger,
+		FetchCooldown: time.Millisecond, FetchPollInterval: 100 * time.Millisecond, SoftStopTimeout: 2 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the recorder: %w", err)
+	}
+	r.client = client
+	return r, nil
+}
+
+// Start begins to work jobs; it goes on until Stop.
+func (r *Recorder) Start(ctx context.Context) error {
+	if err := r.client.Start(ctx); err != nil {
+		return fmt.Errorf("start the recorder: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the work; jobs that are running are finished, or given back.
+func (r *Recorder) Stop(ctx context.Context) error {
+	if err := r.client.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the recorder: %w", err)
+	}
+	return nil
+}
+
+// Worked is how many jobs were recorded for each consumer, since Start.
+func (r *Recorder) Worked() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	worked := make(map[string]int, len(r.worked))
+	for name, n := range r.worked {
+		worked[name] = n
+	}
+	return worked
+}
+
+// record is the worker of every kind.
+type record struct {
+	river.WorkerDefaults[raw]
+	recorder *Recorder
+}
+
+// Work counts the job for the consumer that its tag names.
+func (w *record) Work(_ context.Context, job *river.Job[raw]) error {
+	w.recorder.mu.Lock()
+	defer w.recorder.mu.Unlock()
+	if len(job.Tags) > 0 {
+		w.recorder.worked[job.Tags[0]]++
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// OldBinaryError says that the database was migrated by a newer engine, to a point where this one would
+// do harm.
+type OldBinaryError struct {
+	Schema string
+	Needed int64 // the newest migration that a binary must carry
+	Has    int64 // the newest migration of this binary
+}
+
+func (e *OldBinaryError) Error() string {
+	return fmt.Sprintf("this engine is too old for the database: the schema %q needs one that carries migration %d, and this one ends at %d: install a newer engine", e.Schema, e.Needed, e.Has)
+}
+
+// MissingMigrationError says that the database lacks what this binary needs.
+type MissingMigrationError struct {
+	Schema string
+	Files  []string // missing, oldest first; empty when the schema itself is missing
+}
+
+func (e *MissingMigrationError) Error() string {
+	if len(e.Files) == 0 {
+		return fmt.Sprintf("the database has no schema %q with the engine's tables, or this role may not see it: run `engine migrate up`", e.Schema)
+	}
+	return fmt.Sprintf("the schema %q lacks the migration %s: run `engine migrate up` before this engine is started", e.Schema, e.Files[0])
+}
+
+// CheckSchema says whether this binary can work with the database, before anything is done with it. The
+// connection may be that of the app. Each error says what to do.
+func CheckSchema(ctx context.Context, conn Querier, schema, jobsSchema string) error {
+	all, err := render(schema)
+	if err != nil {
+		return err
+	}
+	applied, err := readApplied(ctx, conn, schema)
+	if err != nil {
+		return Explain(err)
+	}
+	if err := applied.check(schema, all); err != nil {
+		return err
+	}
+	if err := checkCounter(ctx, conn, schema); err != nil {
+		return Explain(err)
+	}
+	if jobsSchema == "" {
+		return nil
+	}
+	needed, err := jobsNeeded()
+	if err != nil {
+		return err
+	}
+	state, err := readJobsState(ctx, conn, jobsSchema)
+	if err != nil {
+		return Explain(err)
+	}
+	if state.version < needed {
+		return fmt.Errorf("jobs cannot be inserted: %s", state.advice(jobsSchema))
+	}
+	return nil
+}
+
+// appliedMigrations is what schema_migration says.
+type appliedMigrations struct {
+	exists bool
+	at     map[int64]time.Time
+	needs  int64 // the greatest oldest_binary
+}
+
+func readApplied(ctx context.Context, conn Querier, schema string) (appliedMigrations, error) {
+	a := appliedMigrations{at: map[int64]time.Time{}}
+	table := quote(schema) + ".schema_migration"
+	err := conn.QueryRow(ctx, `SELECT pg_catalog.to_regclass($1) IS NOT NULL`, table).Scan(&a.exists)
+	if sqlState(err) == codeInsufficientRight {
+		return a, nil // without USAGE on the schema its tables cannot be seen
+	}
+	if err != nil || !a.exists {
+		return a, failed("look for the engine's tables", err)
+	}
+	rows, err := conn.Query(ctx, `SELECT version, oldest_binary, applied_at FROM `+table)
+	if err != nil {
+		return a, failed("read the applied migrations", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var version, oldest int64
+		var at time.Time
+		if err := rows.Scan(&version, &oldest, &at); err != nil {
+			return a, failed("read the applied migrations", err)
+		}
+		a.at[version] = at
+		a.needs = max(a.needs, oldest)
+	}
+	return a, failed("read the applied migrations", rows.Err())
+}
+
+func (a appliedMigrations) tooOld(schema string, all []migration) error {
+	if newest := latest(all); a.needs > newest {
+		return &OldBinaryError{Schema: schema, Needed: a.needs, Has: newest}
+	}
+	return nil
+}
+
+func (a appliedMigrations) check(schema string, all []migration) error {
+	if !a.exists {
+		return &MissingMigrationError{Schema: schema}
+	}
+	if err := a.tooOld(schema, all); err != nil {
+		return err
+	}
+	if lacking := a.lacking(all); len(lacking) > 0 {
+		return &MissingMigrationError{Schema: schema, Files: lacking}
+	}
+	return nil
+}
+
+func (a appliedMigrations) lacking(all []migration) []string {
+	var files []string
+	for _, m := range all {
+		if _, ok := a.at[m.version]; !ok {
+			files = append(files, m.file)
+		}
+	}
+	return files
+}
+
+// refuseOldBinary stops an old engine from working on a database that has outgrown it.
+func (m *migrator) refuseOldBinary(ctx context.Context) error {
+	applied, err := readApplied(ctx, m.conn, m.o.Schema)
+	if err != nil {
+		return err
+	}
+	return applied.tooOld(m.o.Schema, m.all)
+}
+
+// checkCounter refuses a log with events above its counter: a partial restore leaves one behind, and every
+// append would fail on a number that is taken.
+func checkCounter(ctx context.Context, conn Querier, schema string) error {
+	var head, highest int64
+	err := conn.QueryRow(ctx, fmt.Sprintf(`SELECT c.seq, coalesce((SELECT max(l.seq) FROM %[1]s.event_log l WHERE l.seq > c.seq), c.seq)
+FROM %[1]s.event_seq c`, quote(schema))).Scan(&head, &highest)
+	if err != nil {
+		return failed("read the counter of the event log", err)
+	}
+	if highest > head {
+		return fmt.Errorf("the event log holds number %d and its counter stands at %d: a restore left them apart, and appending fails until the owner runs: UPDATE %s.event_seq SET seq = %d",
+			highest, head, quote(schema), highest)
+	}
+	return nil
+}

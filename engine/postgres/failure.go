@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Failure is a database error with what it means to a runner.
+type Failure struct {
+	doing string
+	cause error
+}
+
+// failed wraps cause, naming what was being done. A nil cause stays nil.
+func failed(doing string, cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return &Failure{doing: doing, cause: cause}
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.doing, f.cause) }
+
+// Unwrap is the error of the database or the driver.
+func (f *Failure) Unwrap() error { return f.cause }
+
+// ErrorType is a value from a closed set for logs and metrics: the SQLSTATE when the server answered with
+// one, else connection.
+func (f *Failure) ErrorType() string {
+	if code := sqlState(f.cause); code != "" {
+		return code
+	}
+	return "connection"
+}
+
+// Transient reports whether the same round, tried again at once, is likely to pass: the server chose it
+// as the victim of a deadlock, or a lock was not free in time.
+func (f *Failure) Transient() bool {
+	code := sqlState(f.cause)
+	return code == codeDeadlock || code == codeLockTimeout
+}
+
+// The conditions that the engine tells apart by their SQLSTATE.
+const (
+	codeDeadlock          = "40P01"
+	codeLockTimeout       = "55P03"
+	codeCheckViolation    = "23514"
+	codeReadOnly          = "25006"
+	codeInsufficientRight = "42501"
+)
+
+// sqlState is the SQLSTATE of an error, or "" when it did not come from the server.
+func sqlState(err error) string {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		return answer.Code
+	}
+	return ""
+}

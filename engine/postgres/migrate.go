@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// MigrateOptions says what the database is to look like.
+type MigrateOptions struct {
+	// AdminURL connects as a role that may become the owner. It must lead to the server itself: the lock
+	// and SET ROLE belong to a session, which a pooler in transaction mode would share out.
+	AdminURL string
+	// Schema holds the engine's own tables.
+	Schema string
+	// Owner owns the schema and everything in it; App serves. Empty is the connecting role. They may be
+	// the same role.
+	Owner, App string
+	// Producers may execute the append functions and nothing else.
+	Producers []string
+	// Bootstrap creates the roles that are missing (with LOGIN, without a password) and grants what only
+	// an administrator may grant.
+	Bootstrap bool
+	// ConsumerNames are the declared consumers. Names are only ever added to those the database knows.
+	ConsumerNames []string
+	// PartitionSize is how many events one partition of the log holds; 0 is 1,000,000.
+	PartitionSize int64
+	// PartitionsAhead is how many whole partitions are kept above the one being filled; 0 is 4.
+	PartitionsAhead int
+	// NotifyOff stops appending transactions from sending NOTIFY. Consumers then wake by polling only.
+	NotifyOff bool
+	// Environment is written to a new installation and never changed afterwards.
+	Environment string
+	// JobsSchema is where River's tables are; JobsMigrate allows to create and migrate them. Empty: they
+	// are neither migrated nor looked at.
+	JobsSchema  string
+	JobsMigrate bool
+	// Log gets one line per thing that is done. Nil: nowhere.
+	Log func(line string)
+}
+
+// The defaults of MigrateOptions.
+const (
+	DefaultPartitionSize   = 1_000_000
+	DefaultPartitionsAhead = 4
+)
+
+// Report is what Migrate did. A second run over the same options does nothing.
+type Report struct {
+	Owner, App   string   // the roles, with the connecting role filled in
+	Roles        []string // created
+	Schemas      []string // created
+	Migrations   []string // applied: 0002_event_log.sql
+	Jobs         []int    // versions of River that were applied to JobsSchema
+	Partitions   int      // made
+	Names        []string // of consumers, new to the database
+	Grants       []string // statements that were run
+	Instance     bool     // the installation got its identity
+	NotifyTurned string   // "on" or "off" when it changed
+	// Missing are statements that an administrator has to run, since this role may not.
+	Missing []string
+	// Notes are facts that a person should know and that stop nothing.
+	Notes []string
+}
+
+// Changed reports whether anything was done.
+func (r Report) Changed() bool {
+	return len(r.Roles)+len(r.Schemas)+len(r.Migrations)+len(r.Jobs)+r.Partitions+len(r.Names)+len(r.Grants) > 0 ||
+		r.Instance || r.NotifyTurned != ""
+}
+
+// Migrate brings the database to what this binary needs and the options say. It is safe at any time, also
+// while the engine and producers run, and when several processes start it at once: the others wait, and
+// then find nothing to do. What was done before an error stays done, and the next run goes on from there.
+func Migrate(ctx context.Context, o MigrateOptions) (Report, error) {
+	m, err := newMigrator(ctx, o)
+	if err != nil {
+		return Report{}, err
+	}
+	defer m.close()
+	if err := m.run(ctx); err != nil {
+		return m.report, fmt.Errorf("migrate schema %q: %w", o.Schema, Explain(err))
+	}
+	return m.report, nil
+}
+
+// migrator is one run of Migrate, on one connection that holds the lock.
+type migrator struct {
+	o      MigrateOptions
+	all    []migration
+	conn   *pgx.Conn
+	report Report
+}
+
+func newMigrator(ctx context.Context, o MigrateOptions) (*migrator, error) {
+	if err := checkNames(o); err != nil {
+		return nil, err
+	}
+	if o.PartitionSize == 0 {
+		o.PartitionSize = DefaultPartitionSize
+	}
+	if o.PartitionsAhead == 0 {
+		o.PartitionsAhead = DefaultPartitionsAhead
+	}
+	all, err := render(o.Schema)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := connectAdmin(ctx, o.AdminURL)
+	if err != nil {
+		return nil, err
+	}
+	m := &migrator{o: o, all: all, conn: conn}
+	if err := m.resolveRoles(ctx); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// connectAdmin opens a connection whose statements wait for the lock as long as the caller's context
+// lets them, whatever limits the role has.
+func connectAdmin(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := adminConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, Explain(failed("connect to the database", err))
+	}
+	return conn, nil
+}
+
+func adminConfig(url string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, unreadableURL(err)
+	}
+	for name, value := range map[string]string{
+		"application_name": "bothy-migrate", "statement_timeout": "0", "lock_timeout": "0",
+		"idle_in_transaction_session_timeout": "0", "client_min_messages": "warning",
+		"default_transaction_read_only": "off", "default_transaction_isolation": "read committed",
+	} {
+		config.RuntimeParams[name] = value
+	}
+	return config, nil
+}
+
+// close ends the session, and with it the lock and the role.
+func (m *migrator) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	_ = m.conn.Close(ctx) // an error here means that the session is gone already
+}
+
+func (m *migrator) run(ctx context.Context) error {
+	if err := m.checkServer(ctx); err != nil {
+		return err
+	}
+	if _, err := m.conn.Exec(ctx, `SELECT pg_catalog.pg_advisory_lock($1)`, lockKey(m.o.Schema)); err != nil {
+		return failed("wait for another migration to end", err)
+	}
+	for _, step := range []func(context.Context) error{
+		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.applyJobs,
+		m.makeInstance, m.setNotify, m.makePartitions, m.extendNames, m.grant,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockKey is the same for every process that migrates a schema. Advisory locks are per database.
+func lockKey(schema string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("bothy migrate " + schema)) // never fails
+	return int64(h.Sum64())                           //nolint:gosec // any 64 bits will do
+}
+
+func (m *migrator) logf(format string, args ...any) {
+	if m.o.Log != nil {
+		m.o.Log(fmt.Sprintf(format, args...))
+	}
+}
+
+func (m *migrator) checkServer(ctx context.Context) error {
+	var version int
+	var encoding string
+	var recovering bool
+	err := m.conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_catalog.pg_is_in_recovery()`).
+		Scan(&version, &encoding, &recovering)
+	switch {
+	case err != nil:
+		return failed("ask the server for its version", err)
+	case version < 150000:
+		return fmt.Errorf("the server is PostgreSQL %d: version 15 or newer is needed", version/10000)
+	case encoding != "UTF8":
+		return fmt.Errorf("the database has the encoding %s: events need one with UTF8, so create another database with ENCODING 'UTF8' TEMPLATE template0", encoding)
+	case recovering:
+		return errors.New("the server is a standby and takes no changes: connect to the primary")
+	}
+	return nil
+}
+
+// asOwner runs one transaction as the owner, so that what it makes belongs to it.
+func (m *migrator) asOwner(ctx context.Context, doing string, run func(pgx.Tx) error) error {
+	return retried(ctx, func() error {
+		err := pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SET LOCAL ROLE `+quote(m.report.Owner)); err != nil {
+				return err
+			}
+			return run(tx)
+		})
+		return failed(doing, err)
+	})
+}
+
+// retries is how often a statement that met a busy table or another migration is tried again.
+const retries = 10
+
+// retried runs a change again when a lock was not free in time or another session changed the same row of
+// the catalog. A lock is never waited for long: whoever waits for a strong lock stops all that come after.
+func retried(ctx context.Context, run func() error) error {
+	pause := 50 * time.Millisecond
+	for try := 1; ; try++ {
+		err := run()
+		if err == nil || try == retries || !passes(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+			pause = min(2*pause, 2*time.Second)
+		}
+	}
+}
+
+func passes(err error) bool {
+	switch sqlState(err) {
+	case codeDeadlock, codeLockTimeout:
+		return true
+	case codeInternal:
+		return strings.Contains(err.Error(), "tuple concurrently")
+	default:
+		return false
+	}
+}
+
+// makeInstance gives a new installation its identity, and fills what could not be read before.
+func (m *migrator) makeInstance(ctx context.Context) error {
+	insert, err := instanceSQL(m.o)
+	if err != nil {
+		return err
+	}
+	table := quote(m.o.Schema) + ".instance"
+	err = m.asOwner(ctx, "write the identity of the installation", func(tx pgx.Tx) error {
+		var exists bool
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+table+`)`).Scan(&exists); err != nil || exists {
+			return err
+		}
+		m.report.Instance = true
+		_, err := tx.Exec(ctx, insert)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var known bool
+	var environment string
+	if err := m.conn.QueryRow(ctx, `SELECT pg_system_identifier IS NOT NULL AND pg_timeline_id IS NOT NULL, environment FROM `+table).Scan(&known, &environment); err != nil {
+		return failed("read the identity of the installation", err)
+	}
+	if m.o.Environment != "" && environment != m.o.Environment {
+		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the database says environment %q, the configuration %q: nothing was changed", environment, m.o.Environment))
+	}
+	if known {
+		return nil
+	}
+	var may bool
+	if err := m.conn.QueryRow(ctx, sqlMayReadIdentity).Scan(&may); err != nil {
+		return failed("ask for the right to read the identity of the server", err)
+	}
+	if !may {
+		return nil // the grants say what is missing
+	}
+	if _, err := m.conn.Exec(ctx, identitySQL(m.o.Schema)); err != nil {
+		return failed("store the identity of the server", err)
+	}
+	m.report.Instance = true
+	return nil
+}
+
+func (m *migrator) setNotify(ctx context.Context) error {
+	return m.asOwner(ctx, "switch notifications", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, notifySQL(m.o))
+		if err == nil && tag.RowsAffected() > 0 {
+			m.report.NotifyTurned = map[bool]string{false: "on", true: "off"}[m.o.NotifyOff]
+			m.logf("notifications turned %s", m.report.NotifyTurned)
+		}
+		return err
+	})
+}
+
+func (m *migrator) makePartitions(ctx context.Context) error {
+	return m.asOwner(ctx, "make partitions of the event log", func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `SELECT `+quote(m.o.Schema)+`.make_partitions($1, $2)`, m.o.PartitionSize, m.o.PartitionsAhead).Scan(&m.report.Partitions)
+		if m.report.Partitions > 0 {
+			m.logf("made %d partitions of the event log", m.report.Partitions)
+		}
+		return err
+	})
+}
+
+// MakePartitions makes the partitions that are missing ahead of the head, and answers how many it made. It
+// needs no more than the rights of the app role and may run in several processes at once.
+func MakePartitions(ctx context.Context, conn Querier, schema string, size int64, ahead int) (int, error) {
+	var made int
+	err := conn.QueryRow(ctx, `SELECT `+quote(schema)+`.make_partitions($1, $2)`, size, ahead).Scan(&made)
+	return made, failed("make partitions of the event log", err)
+}
+
+// Querier is what a check needs of a connection, a pool or a transaction.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// sortedUnion is every text of both lists once, in order.
+func sortedUnion(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}

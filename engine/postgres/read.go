@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"example.com/bothy/engine/round"
+)
+
+// columns are those of an event that a consumer needs beside the number. A round reads no payload unless a
+// handler gets it.
+type columns struct{ kind, resource, resourceID, audience, whole bool }
+
+// columnsOf is what the rule and the types of a consumer look at.
+func columnsOf(c round.Consumer) columns {
+	need := columns{kind: len(c.Types) > 0}
+	switch c.Rule.Kind {
+	case round.RuleField:
+		switch c.Rule.Field {
+		case "type":
+			need.kind = true
+		case "resource":
+			need.resource = true
+		case "resource_id":
+			need.resourceID = true
+		case "audience":
+			need.audience = true
+		}
+	case round.RuleHandler:
+		return columns{kind: true, resource: true, resourceID: true, audience: true, whole: true}
+	case round.RuleNone, round.RuleList, round.RuleQuery:
+	}
+	return need
+}
+
+// list is the columns in the order of scanSnapshot.
+func (c columns) list() []string {
+	names := []string{"seq"}
+	for _, column := range []struct {
+		need bool
+		name string
+	}{
+		{c.kind, "type"}, {c.resource, "resource"}, {c.resourceID, "resource_id"}, {c.audience, "audience"},
+		{c.whole, "id::text"}, {c.whole, "payload"}, {c.whole, "occurred_at"}, {c.whole, "event_time"},
+	} {
+		if column.need {
+			names = append(names, column.name)
+		}
+	}
+	return names
+}
+
+// readStatement is the text of the two reads of a round.
+type readStatement struct {
+	columns
+	bounded   string // from the cursor on, one batch of numbers: touches one partition or two
+	withFloor string // the next events wherever they are, and the floor
+}
+
+// headerColumns is how many columns of a row describe the snapshot rather than an event.
+const headerColumns = 8
+
+// readStatement writes the reads for a set of columns. Each is ONE statement, so that cursor, head, epoch,
+// identity and events come from one snapshot; the head never bounds the events, since a number above
+// it is a hole that must be seen. The planner has no statistics of tables with one row and guesses
+// thousands: LIMIT 1 tells it.
+func (s *Store) readStatement(need columns) readStatement {
+	system, timeline := "NULL::bigint", "NULL::bigint"
+	if s.identity && s.options.RestoreGuard {
+		system, timeline = sqlSystem, sqlTimeline
+	}
+	events := "e." + strings.Join(need.list(), ", e.")
+	read := func(floor, bound string) string {
+		return `SELECT at.*, e.* FROM (
+	SELECT c.last_seq, h.seq AS head, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
+	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) h CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
+	WHERE c.name = $1
+) at LEFT JOIN LATERAL (
+	SELECT ` + events + ` FROM ` + s.schema + `.event_log e
+	WHERE e.seq > at.last_seq` + bound + ` ORDER BY e.seq LIMIT $2::bigint
+) e ON true`
+	}
+	return readStatement{
+		columns:   need,
+		bounded:   read("NULL::bigint", ` AND e.seq <= at.last_seq + $2::bigint`),
+		withFloor: read(`(SELECT seq FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1)`, ""),
+	}
+}
+
+// scanSnapshot reads the rows of a readStatement: the description of the snapshot from the first, an event
+// from each. found is false when the consumer has no cursor row.
+func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.Snapshot, found bool, err error) {
+	defer rows.Close()
+	snapshot.Guarded = s.options.RestoreGuard
+	var floor, storedSystem, storedTimeline, system, timeline, seq pgtype.Int8
+	var epoch pgtype.UUID
+	header := []any{&snapshot.Cursor, &snapshot.Head, &floor, &epoch, &storedSystem, &storedTimeline, &system, &timeline}
+	skip := make([]any, headerColumns)
+	var e round.Event
+	var kind, resource, resourceID, id pgtype.Text
+	var occurredAt, eventTime pgtype.Timestamptz
+	event := []any{&seq}
+	for _, column := range []struct {
+		need bool
+		into any
+	}{
+		{read.kind, &kind}, {read.resource, &resource}, {read.resourceID, &resourceID}, {read.audience, &e.Audience},
+		{read.whole, &id}, {read.whole, &e.Payload}, {read.whole, &occurredAt}, {read.whole, &eventTime},
+	} {
+		if column.need {
+			event = append(event, column.into)
+		}
+	}
+	into := append(header, event...) //nolint:gocritic // the first row fills both
+	for rows.Next() {
+		e = round.Event{}
+		if err := rows.Scan(into...); err != nil {
+			return snapshot, false, err
+		}
+		found = true
+		copy(into, skip)
+		if !seq.Valid {
+			continue
+		}
+		e.Seq, e.Type, e.Resource, e.ResourceID, e.ID = seq.Int64, kind.String, resource.String, resourceID.String, id.String
+		e.OccurredAt, e.EventTime = occurredAt.Time, eventTime.Time
+		snapshot.Events = append(snapshot.Events, e)
+	}
+	snapshot.Floor = floor.Int64
+	snapshot.Epoch = epoch.String()
+	snapshot.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
+	snapshot.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64}
+	return snapshot, found, rows.Err()
+}

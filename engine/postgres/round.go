@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"example.com/bothy/engine/round"
+)
+
+// endLimit bounds a rollback, and the wait for the reply to a COMMIT that was sent. Both run on a context
+// of their own: a round whose context is cancelled must still leave a clean connection behind.
+const endLimit = 10 * time.Second
+
+// Tx is the transaction of one round. Its methods are called in the order of the round table; it offers
+// neither commit nor rollback.
+type Tx struct {
+	store    *Store
+	conn     *pgxpool.Conn
+	consumer round.Consumer
+
+	open     bool // BEGIN was sent
+	epoch    string
+	found    bool // the cursor row exists
+	snapshot round.Snapshot
+	advance  *move
+	held     []statement // sent with the commit
+}
+
+// move is the step of a cursor that travels with COMMIT.
+type move struct{ from, to int64 }
+
+// statement is one whose result nobody waits for.
+type statement struct {
+	sql  string
+	args []any
+}
+
+// Round runs one round of a consumer in a transaction of its own and commits when run returns true. A nil
+// error means that it ended as run wanted: committed, or rolled back. After an error nothing was committed
+// as far as the engine knows; when only the reply was lost the next round reads the truth.
+func (s *Store) Round(ctx context.Context, c round.Consumer, run func(context.Context, *Tx) (commit bool)) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed("get a connection", err)
+	}
+	tx := &Tx{store: s, conn: conn, consumer: c}
+	defer func() {
+		// also on a panic: Release closes a connection that is still inside a transaction
+		tx.conn.Release()
+	}()
+	if !run(ctx, tx) {
+		tx.rollback(ctx)
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		tx.rollback(ctx)
+		return err
+	}
+	if err := tx.commit(ctx); err != nil {
+		tx.rollback(ctx)
+		return err
+	}
+	return nil
+}
+
+// Lock begins the transaction and tries to lock the cursor row. The read travels in the same round trip,
+// as a statement of its own with a newer snapshot; its result waits for Read.
+func (tx *Tx) Lock(ctx context.Context) (round.Lock, error) {
+	s := tx.store
+	batch := &pgx.Batch{}
+	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`)
+	batch.Queue(sqlBeginSettings, tx.consumer.Name, s.limits[0], s.limits[1], s.limits[2])
+	batch.Queue(`SELECT true FROM `+s.schema+`.event_consumer_cursors WHERE name = $1 FOR UPDATE SKIP LOCKED`, tx.consumer.Name)
+	read := s.readStatement(columnsOf(tx.consumer))
+	batch.Queue(read.bounded, tx.consumer.Name, tx.consumer.Batch)
+
+	tx.open = true
+	results := tx.conn.SendBatch(ctx, batch)
+	held, err := tx.readLock(results, read)
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	switch {
+	case err != nil:
+		return "", failed("lock the cursor", err)
+	case !tx.found:
+		return round.Missing, nil
+	case !held:
+		return round.Taken, nil
+	default:
+		return round.Held, nil
+	}
+}
+
+// readLock reads the replies to the batch of Lock.
+func (tx *Tx) readLock(results pgx.BatchResults, read readStatement) (held bool, err error) {
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			return false, err
+		}
+	}
+	err = results.QueryRow().Scan(&held)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return false, err
+	}
+	tx.snapshot, tx.found, err = tx.store.scanSnapshot(rows, read)
+	return held, err
+}
+
+// Read is the snapshot that one statement took after the lock. When its events do not run from the cursor
+// to the head, a second statement reads the floor as well, and its snapshot replaces the first.
+func (tx *Tx) Read(ctx context.Context) (round.Snapshot, error) {
+	if !tx.snapshot.Contiguous(tx.consumer.Batch) {
+		read := tx.store.readStatement(columnsOf(tx.consumer))
+		rows, err := tx.conn.Query(ctx, read.withFloor, tx.consumer.Name, tx.consumer.Batch)
+		if err != nil {
+			return round.Snapshot{}, failed("read the log again", err)
+		}
+		var found bool
+		tx.snapshot, found, err = tx.store.scanSnapshot(rows, read)
+		if err == nil && !found {
+			err = errors.New("the cursor row is gone")
+		}
+		if err != nil {
+			return round.Snapshot{}, failed("read the log again", err)
+		}
+	}
+	tx.epoch = tx.snapshot.Epoch
+	return tx.snapshot, nil
+}
+
+// Insert adds one job per target, stamped with the epoch that Read saw.
+func (tx *Tx) Insert(ctx context.Context, targets []round.Target) error {
+	if len(targets) == 0 {
+		return nil
+	}
+	return failed("insert jobs", tx.store.options.Inserter.Insert(ctx, jobTx{tx}, tx.consumer, tx.epoch, targets))
+}
+
+// Advance arms the move of the cursor. It is sent together with COMMIT, and the transaction fails unless
+// exactly this consumer's row moves from one to the other.
+func (tx *Tx) Advance(from, to int64) { tx.advance = &move{from, to} }
+
+// commit sends what was held back, the move of the cursor and COMMIT in one round trip. PostgreSQL answers
+// ROLLBACK, without an error, to the COMMIT of a failed transaction: only the tag COMMIT is success.
+func (tx *Tx) commit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	batch := &pgx.Batch{}
+	for _, s := range tx.held {
+		batch.Queue(s.sql, s.args...)
+	}
+	if tx.advance != nil {
+		batch.Queue(`SELECT `+tx.store.schema+`.advance_cursor($1, $2, $3)`, tx.consumer.Name, tx.advance.from, tx.advance.to)
+	}
+	batch.Queue(`COMMIT`)
+	results := tx.conn.SendBatch(ctx, batch)
+	var tag pgconn.CommandTag
+	var err error
+	for range batch.Len() {
+		if tag, err = results.Exec(); err != nil {
+			break
+		}
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil && tag.String() != "COMMIT" {
+		err = fmt.Errorf("the server answered %s to COMMIT", tag)
+	}
+	if err != nil {
+		return failed("commit", err)
+	}
+	tx.open = false
+	return nil
+}
+
+// rollback ends the transaction whatever became of the round's context. It reports nothing: a connection
+// that is not idle afterwards is closed by the pool, and closing it rolls back too.
+func (tx *Tx) rollback(ctx context.Context) {
+	if !tx.open || tx.conn.Conn().IsClosed() || tx.conn.Conn().PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	_, _ = tx.conn.Exec(ctx, `ROLLBACK`)
+	tx.open = false
+}
+
+// sqlBeginSettings marks the transaction as a round, so that appending to the log is refused in it, and
+// sets the limits. They are local: a pooled connection keeps nothing of them. Compiling a statement costs
+// far more than the short ones of a round, and a wrong estimate is enough to start it.
+const sqlBeginSettings = `SELECT set_config('bothy.in_round', $1, true), set_config('statement_timeout', $2, true),
+	set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $4, true), set_config('jit', 'off', true)`
+
+// jobTx is the round's transaction as River sees it. River writes jobs with CopyFrom or Query, and sends
+// its notification with Exec; that one is held back to travel with the commit.
+type jobTx struct{ tx *Tx }
+
+var errOwned = errors.New("the round owns its transaction: it cannot be ended or nested here")
+
+func (j jobTx) Begin(context.Context) (pgx.Tx, error) { return nil, errOwned }
+func (j jobTx) Commit(context.Context) error          { return errOwned }
+func (j jobTx) Rollback(context.Context) error        { return errOwned }
+func (j jobTx) Conn() *pgx.Conn                       { return j.tx.conn.Conn() }
+func (j jobTx) LargeObjects() pgx.LargeObjects        { return pgx.LargeObjects{} }
+
+func (j jobTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	return j.Conn().CopyFrom(ctx, table, columns, rows)
+}
+
+func (j jobTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	return j.Conn().SendBatch(ctx, b)
+}
+
+func (j jobTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	return j.Conn().Prepare(ctx, name, sql)
+}
+
+func (j jobTx) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	j.tx.held = append(j.tx.held, statement{sql, args})
+	return pgconn.CommandTag{}, nil
+}
+
+func (j jobTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return j.Conn().Query(ctx, sql, args...)
+}
+
+func (j jobTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return j.Conn().QueryRow(ctx, sql, args...)
+}

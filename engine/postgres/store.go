@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package postgres owns every SQL statement of the engine: the schema and its migrations, rounds, the
+// wake-up, the identity of the database and the rights of its roles. It knows no YAML and no River: jobs
+// are inserted through an Inserter that it is given.
+//
+// A round is a closure. Store.Round begins and ends the transaction, and the caller cannot get it wrong:
+//
+//	Store.Round(ctx, consumer, func(ctx, tx) bool { ... })
+//	        |
+//	  [BEGIN + limits + lock + read]  one round trip (Tx.Lock, then Tx.Read)
+//	  [the recipient query]           one (Tx.Recipients), none for rules that need no database
+//	  [the jobs]                      one per chunk (Tx.Insert)
+//	  [advance the cursor + COMMIT]   one (Tx.Advance arms it, true from the closure sends it)
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"example.com/bothy/engine/round"
+)
+
+// Options says how a Store reaches its database and what it sets there.
+type Options struct {
+	URL      string // a connection string; PG* variables fill what it leaves out
+	Schema   string // the schema of the engine's own tables
+	MaxConns int    // of the pool, at least 1
+
+	// The limits that every round sets for its own transaction, so that a role's defaults do not matter.
+	// Zero means no limit.
+	StatementTimeout time.Duration
+	LockTimeout      time.Duration
+	IdleInTxTimeout  time.Duration
+
+	RestoreGuard bool               // end rounds when the database's identity is not the stored one
+	Inserter     Inserter           // inserts jobs in the round's transaction
+	Handlers     map[string]Handler // the Go functions that handler rules name
+	Tracer       pgx.QueryTracer    // sees every statement; nil for none
+}
+
+// Inserter adds jobs inside the round's transaction. Statements that it sends with Exec are held back and
+// travel with the commit, so it must not need their result.
+type Inserter interface {
+	// Insert adds one job per target.
+	Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, epoch string, targets []round.Target) error
+	// InsertOwn adds a job that a handler made itself.
+	InsertOwn(ctx context.Context, tx pgx.Tx, args OwnArgs, job round.Job) error
+}
+
+// OwnArgs are the arguments of a job that a handler inserts itself. They are stored as their JSON.
+type OwnArgs interface{ Kind() string }
+
+// Store is the engine's database. It is safe for use by many goroutines.
+type Store struct {
+	pool     *pgxpool.Pool
+	schema   string // quoted
+	options  Options
+	limits   []string // the values of the round's settings, in the order of sqlBeginSettings
+	identity bool     // the server lets this role read its identity
+}
+
+// Open connects and finds out what the role may read. It does not check the schema: see CheckSchema.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, unreadableURL(err)
+	}
+	config.MaxConns = int32(max(1, min(o.MaxConns, 1<<16))) //nolint:gosec // bounded
+	config.ConnConfig.Tracer = o.Tracer
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "bothy-engine"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, failed("open a connection pool", err)
+	}
+	s := &Store{
+		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), options: o,
+		limits: []string{milliseconds(o.StatementTimeout), milliseconds(o.LockTimeout), milliseconds(o.IdleInTxTimeout)},
+	}
+	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
+		pool.Close()
+		return nil, failed("connect to the database", err)
+	}
+	return s, nil
+}
+
+// Close waits for the rounds that run and closes every connection.
+func (s *Store) Close() { s.pool.Close() }
+
+// Pool is the pool of connections, for what lives beside the rounds (River in dev, tests).
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// ReadsIdentity reports whether the role may read the identity of the server. When it may not, rounds run
+// without comparing it.
+func (s *Store) ReadsIdentity() bool { return s.identity }
+
+// Ensure creates the cursor rows that are missing, at the head: a new consumer never replays the log.
+// Rows that exist, also those that another process creates at the same moment, are left as they are.
+func (s *Store) Ensure(ctx context.Context, names []string) error {
+	_, err := s.pool.Exec(ctx, `INSERT INTO `+s.schema+`.event_consumer_cursors (name, last_seq)
+SELECT n.name, h.seq FROM unnest($1::text[]) AS n (name) CROSS JOIN `+s.schema+`.event_seq h
+ON CONFLICT (name) DO NOTHING`, names)
+	if sqlState(err) == codeCheckViolation {
+		return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, err)
+	}
+	return failed("create the cursors", err)
+}
+
+// milliseconds is a duration as PostgreSQL reads it; a fraction rounds up, since 0 would be no limit.
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%dms", (d+time.Millisecond-1)/time.Millisecond)
+}
+
+// unreadableURL hides what the driver says: its message can hold a part of the password.
+func unreadableURL(error) error {
+	return errors.New("the database URL cannot be read: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, special characters of the password percent-encoded")
+}
+
+// UseInserter gives the store what inserts jobs. It is called once, before the first round.
+func (s *Store) UseInserter(i Inserter) { s.options.Inserter = i }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// WakeApplication is the application name of the connection that listens, as pg_stat_activity shows it.
+const WakeApplication = "bothy-consumer-wake"
+
+// channel is the channel on which a commit that appended events notifies.
+const channel = "event_log"
+
+// Waker listens for appended events on one connection of its own. Nothing depends on it but speed: a
+// notification that is lost is made up for by the poll.
+type Waker struct {
+	URL        string        // a connection that LISTEN works on: not through a pooler in transaction mode
+	Backoff    time.Duration // the first wait before connecting again; doubles each time
+	BackoffCap time.Duration // the longest wait
+	// KeepAlive is how long the connection may be silent before it is asked for a sign of life, and how
+	// long it may take to give one. Zero means 30 seconds.
+	KeepAlive time.Duration
+	// Changed is told when listening begins, with nil, and when it ends, with the reason. It may be nil.
+	Changed func(error)
+}
+
+// Run calls wake whenever events may have been appended, until ctx ends: once after each connect, since
+// what was sent before LISTEN is gone, and for each notification. It returns ctx's error only.
+func (w Waker) Run(ctx context.Context, wake func()) error {
+	wait := w.Backoff
+	for {
+		listened, err := w.listen(ctx, wake)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if w.Changed != nil {
+			w.Changed(err)
+		}
+		if listened {
+			wait = w.Backoff
+		}
+		wait = min(wait, w.BackoffCap)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		wait *= 2
+	}
+}
+
+// listen holds one connection until it breaks. listened is whether it got as far as LISTEN.
+func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err error) {
+	config, err := pgx.ParseConfig(w.URL)
+	if err != nil {
+		return false, unreadableURL(err)
+	}
+	config.RuntimeParams["application_name"] = WakeApplication
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return false, failed("connect to listen", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+		return false, failed("listen", err)
+	}
+	if w.Changed != nil {
+		w.Changed(nil)
+	}
+	for {
+		// the first pass is the wake after connecting: LISTEN first, then one look at everything
+		wake()
+		if err := w.wait(ctx, conn); err != nil {
+			return true, failed("wait for a notification", err)
+		}
+	}
+}
+
+// wait returns at the next notification. A connection that died without a word is found by asking it.
+func (w Waker) wait(ctx context.Context, conn *pgx.Conn) error {
+	keepAlive := w.KeepAlive
+	if keepAlive <= 0 {
+		keepAlive = 30 * time.Second
+	}
+	for {
+		silence, cancel := context.WithTimeout(ctx, keepAlive)
+		_, err := conn.WaitForNotification(silence)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		proof, cancel := context.WithTimeout(ctx, keepAlive)
+		err = conn.Ping(proof)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
