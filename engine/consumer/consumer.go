@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package consumer runs the declared consumers: for each one, round after round, as the round table says.
+//
+//	Runner (one goroutine per consumer: wake, poll, again after a full batch, stop)
+//	   |
+//	Service.Round --> Store.Round (one transaction) --> the table --> the steps --> Tx
+//	   |
+//	the end of the table: commit or roll back, wait or again, log, failing or recovered
+//
+// What a round does is the table's; this package binds the steps and obeys the ends. It holds no SQL and
+// no YAML. A failing round is data: it rolls back whole, the consumer stays where it is and tries again at
+// the next wake or poll, and other consumers do not notice.
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"example.com/bothy/engine/machine"
+	"example.com/bothy/engine/round"
+)
+
+// Store is the database as rounds see it.
+type Store interface {
+	// Ensure creates the missing cursor rows at the head of the log.
+	Ensure(ctx context.Context, names []string) error
+	// Round runs one transaction; it commits when run returns true. An error means that it did not commit
+	// as far as anyone knows.
+	Round(ctx context.Context, c round.Consumer, run func(context.Context, Tx) (commit bool)) error
+}
+
+// Tx is the transaction of one round. The methods are called in the order of the round table.
+type Tx interface {
+	Lock(ctx context.Context) (round.Lock, error)
+	Read(ctx context.Context) (round.Snapshot, error)
+	// Recipients applies a rule that needs the database (query, handler) to the selected events.
+	Recipients(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error)
+	Insert(ctx context.Context, targets []round.Target) error
+	// Advance moves the cursor at commit, or fails the commit when it is not exactly at from.
+	Advance(from, to int64)
+}
+
+// Consumer is a declared consumer with what the runner needs to know about it.
+type Consumer struct {
+	round.Consumer
+	PollInterval time.Duration // the longest time between two looks at the log
+}
+
+// Outcome is how a round ended.
+type Outcome struct {
+	End    machine.End
+	Err    error // the cause of a failure, or why the round was stopped
+	First  int64 // the first number that was processed; 0 when none was
+	Events int   // processed: their jobs and the cursor are committed
+	Jobs   int   // inserted
+	Lost   int64 // events that retention had removed
+	Full   bool  // the batch was full or was cut: there is more to do
+}
+
+// Service runs rounds. It keeps nothing between them.
+type Service struct {
+	store Store
+	table *machine.Machine
+}
+
+// NewService makes a Service that runs the table on the store.
+func NewService(store Store, table *machine.Machine) *Service {
+	return &Service{store, table}
+}
+
+// Ensure creates the missing cursor rows at the head: a new consumer never replays the log.
+func (s *Service) Ensure(ctx context.Context, names []string) error {
+	return s.store.Ensure(ctx, names)
+}
+
+// Round runs one round of a consumer. A deadlock or a lock that was not free in time is tried once more
+// at once; what happens then counts.
+func (s *Service) Round(ctx context.Context, c round.Consumer) Outcome {
+	outcome := s.once(ctx, c)
+	var cause interface{ Transient() bool }
+	if outcome.End.Failure != "" && errors.As(outcome.Err, &cause) && cause.Transient() && ctx.Err() == nil {
+		return s.once(ctx, c)
+	}
+	return outcome
+}
+
+// once runs one transaction.
+func (s *Service) once(ctx context.Context, c round.Consumer) Outcome {
+	var b *bound
+	var result machine.Result
+	err := s.store.Round(ctx, c, func(ctx context.Context, tx Tx) bool {
+		b = &bound{tx: tx, consumer: c}
+		result = s.table.Run(ctx, b.step)
+		return result.End.Transaction == machine.Commit
+	})
+	if err != nil {
+		result = s.table.Broken(result, err, ctx.Err() != nil)
+	}
+	outcome := Outcome{End: result.End, Err: result.Err}
+	if b == nil {
+		return outcome
+	}
+	if outcome.Err == nil {
+		outcome.Err = b.because
+	}
+	if outcome.End.Transaction == machine.Commit {
+		outcome.First = b.plan.Process[0]
+		outcome.Events, outcome.Jobs, outcome.Lost = b.events(), len(b.decision.Targets), b.plan.Lost()
+		outcome.Full = b.decision.Cut || len(b.snapshot.Events) >= c.Batch
+	}
+	if outcome.Err != nil {
+		outcome.Err = fmt.Errorf("round of consumer %q: %w", c.Name, outcome.Err)
+	}
+	return outcome
+}
+
+// attributes are those of the record that an end declares: the consumer and, after a loss, the first
+// number that was processed.
+func (o Outcome) attributes(name string) []slog.Attr {
+	attrs := []slog.Attr{slog.String(attrConsumer, name)}
+	if o.Lost > 0 {
+		attrs = append(attrs, slog.Int64(attrSeq, o.First))
+	}
+	return attrs
+}

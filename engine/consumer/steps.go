@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"example.com/bothy/engine/machine"
+	"example.com/bothy/engine/round"
+)
+
+// bound is one round on its way: each step hands its one value to the next.
+//
+//	lock_cursor -> read_events -> plan_round -> decide_recipients -> insert_jobs -> advance_cursor
+//	                snapshot       plan          decision
+type bound struct {
+	tx       Tx
+	consumer round.Consumer
+
+	snapshot round.Snapshot
+	plan     round.Plan
+	decision round.Decision
+	because  error // why an answer leads to a failure, for people
+}
+
+// errMissing explains the answer missing of lock_cursor.
+var errMissing = errors.New("the cursor row does not exist; starting the engine creates it at the head of the log")
+
+// step runs the step that the table names.
+func (b *bound) step(ctx context.Context, s machine.Step) (answer string, err error) {
+	switch s.Run {
+	case stepLock:
+		return b.lock(ctx)
+	case stepRead:
+		return b.read(ctx)
+	case stepPlan:
+		return b.planRound()
+	case stepDecide:
+		return b.decide(ctx)
+	case stepInsert:
+		return answerInserted, b.tx.Insert(ctx, b.decision.Targets)
+	case stepAdvance:
+		b.tx.Advance(b.snapshot.Cursor, b.decision.Through)
+		return answerAdvanced, nil
+	default:
+		return "", fmt.Errorf("step %q is not one of a round", s.Run)
+	}
+}
+
+func (b *bound) lock(ctx context.Context) (string, error) {
+	lock, err := b.tx.Lock(ctx)
+	if lock == round.Missing {
+		b.because = errMissing
+	}
+	return string(lock), err
+}
+
+func (b *bound) read(ctx context.Context) (string, error) {
+	snapshot, err := b.tx.Read(ctx)
+	if err != nil {
+		return "", err
+	}
+	b.snapshot = snapshot
+	reading := snapshot.Reading()
+	switch reading {
+	case round.Vanished:
+		b.because = fmt.Errorf("%w: the head is %d, and the log holds nothing after the cursor %d", round.ErrConsumerGap, snapshot.Head, snapshot.Cursor)
+	case round.Ahead:
+		b.because = fmt.Errorf("the cursor is at %d, above the head %d: the database went back in time", snapshot.Cursor, snapshot.Head)
+	case round.Unfinalized:
+		b.because = fmt.Errorf("the database is %s, and the cursors follow %s", snapshot.Current, snapshot.Stored)
+	case round.Some, round.None:
+	}
+	return string(reading), nil
+}
+
+func (b *bound) planRound() (string, error) {
+	plan, err := b.snapshot.Plan()
+	if err != nil {
+		b.because = err
+		return answerHole, nil
+	}
+	b.plan = plan
+	if plan.LostFrom != 0 {
+		return answerExpired, nil
+	}
+	return answerContiguous, nil
+}
+
+func (b *bound) decide(ctx context.Context) (answer string, err error) {
+	c := b.consumer
+	events := round.Select(b.snapshot.Events, c.Types)
+	switch c.Rule.Kind {
+	case round.RuleQuery, round.RuleHandler:
+		b.decision, err = b.tx.Recipients(ctx, events, c.MaxJobs, b.plan.NewLastSeq)
+	case round.RuleNone, round.RuleField, round.RuleList:
+		b.decision = round.Decide(c.Rule, events, c.MaxJobs, b.plan.NewLastSeq)
+	default:
+		err = fmt.Errorf("consumer %q has no recipient rule", c.Name)
+	}
+	return answerDecided, err
+}
+
+// events is how many events the round passes with its cursor.
+func (b *bound) events() int { return int(b.decision.Through - b.plan.Process[0] + 1) }
