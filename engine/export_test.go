@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/consumer"
+	"example.com/bothy/engine/postgres"
+)
+
+// Round runs one round of a declared consumer.
+func (e *Engine) Round(ctx context.Context, name string) Outcome {
+	for _, c := range Consumers(e.config) {
+		if c.Name == name {
+			return e.service.Round(ctx, c)
+		}
+	}
+	panic("no consumer " + name)
+}
+
+// Ensure creates the cursors.
+func (e *Engine) Ensure(ctx context.Context) error { return e.service.Ensure(ctx, e.config.Names()) }
+
+// Store is the engine's database.
+func (e *Engine) Store() *postgres.Store { return e.store }
+
+// RunWith runs the consumers with another waker until the returned function is called.
+func (e *Engine) RunWith(ctx context.Context, waker consumer.Waker) (stop func(context.Context) error) {
+	e.started = true
+	r := consumer.NewRunner(e.service, e.runnable(), waker, e.options.logger, e.options.observe)
+	r.Start(ctx)
+	return r.Stop
+}
+
+// Config is the engine's configuration.
+func (e *Engine) Config() *config.Config { return e.config }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"example.com/bothy/engine/consumer"
+	"example.com/bothy/engine/postgres"
+)
+
+// Role is what a process does.
+type Role string
+
+// The roles.
+const (
+	RoleAPI    Role = "api"    // serves, and runs no rounds
+	RoleWorker Role = "worker" // runs rounds
+	RoleAll    Role = "all"    // both
+)
+
+// Roles are all roles, as a person writes them.
+var Roles = []Role{RoleAPI, RoleWorker, RoleAll}
+
+// Run does the work of a role until ctx ends, then stops: no further round begins, and those that run
+// finish within shutdown.total_timeout or roll back. It returns nil after a graceful stop, and an error
+// when it could not start or when the runner itself broke.
+//
+// A role that runs rounds first checks every recipient rule against the database, makes partitions
+// ahead and creates the missing cursors at the head of the log.
+func (e *Engine) Run(ctx context.Context, role Role) error {
+	e.mu.Lock()
+	if e.started {
+		e.mu.Unlock()
+		return errors.New("the engine runs only once: open another")
+	}
+	e.started = true
+	e.mu.Unlock()
+
+	if role == RoleAPI {
+		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
+		<-ctx.Done()
+		return nil
+	}
+	if err := e.Prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while starting
+		}
+		return err
+	}
+	runner := consumer.NewRunner(e.service, e.runnable(), e.waker(), e.options.logger, e.options.observe)
+	runner.Start(context.WithoutCancel(ctx))
+	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
+
+	partitions := time.NewTicker(partitionInterval)
+	defer partitions.Stop()
+	var failure error
+	for running := true; running; {
+		select {
+		case <-ctx.Done():
+			running = false
+		case failure = <-runner.Failed():
+			running = false
+		case <-partitions.C:
+			if err := e.makePartitions(ctx); err != nil && ctx.Err() == nil {
+				e.options.logger.WarnContext(ctx, "event log partitions not made ahead", "error.type", errorType(err))
+			}
+		}
+	}
+	return errors.Join(failure, e.stop(ctx, runner))
+}
+
+// partitionInterval is how often partitions are made ahead. The log has room for sync.partitions_ahead
+// whole partitions without it.
+const partitionInterval = time.Minute
+
+// stop ends the runner within the budget.
+func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
+	budget, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.config.Shutdown.TotalTimeout)
+	defer cancel()
+	if err := runner.Stop(budget); err != nil {
+		e.options.logger.WarnContext(ctx, "engine stopped: rounds that ran longer than shutdown.total_timeout were rolled back")
+		return nil
+	}
+	e.options.logger.InfoContext(ctx, "engine stopped")
+	return nil
+}
+
+// Prepare does what must hold before the first round: every recipient rule fits the database, partitions
+// are made ahead and each consumer has a cursor, at the head when it is new. Run prepares by itself;
+// doing it before lets the caller know where the consumers start.
+func (e *Engine) Prepare(ctx context.Context) error {
+	problems, err := e.checkRules(ctx)
+	if err != nil {
+		return err
+	}
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	if e.config.Database.Guarded() && !e.store.ReadsIdentity() {
+		e.options.logger.WarnContext(ctx, "restore guard is blind: this role may not read the identity of the server; "+
+			"run `engine migrate up --bootstrap`, or grant EXECUTE on pg_control_system(), pg_current_wal_lsn() and pg_walfile_name(pg_lsn)")
+	}
+	if err := e.makePartitions(ctx); err != nil {
+		return err
+	}
+	return e.service.Ensure(ctx, e.config.Names())
+}
+
+func (e *Engine) makePartitions(ctx context.Context) error {
+	_, err := postgres.MakePartitions(ctx, e.store.Pool(), e.config.Database.Schema, e.config.Sync.EventLogPartitionSize, e.config.Sync.PartitionsAhead)
+	return err
+}
+
+// runnable are the consumers with their poll intervals.
+func (e *Engine) runnable() []consumer.Consumer {
+	list := make([]consumer.Consumer, len(e.config.Consumers))
+	for i, c := range Consumers(e.config) {
+		list[i] = consumer.Consumer{Consumer: c, PollInterval: e.config.Consumers[i].PollInterval}
+	}
+	return list
+}
+
+// waker listens on a connection of its own.
+func (e *Engine) waker() postgres.Waker {
+	database := e.config.Database
+	listening := true
+	return postgres.Waker{
+		URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+		Changed: func(err error) {
+			switch {
+			case err != nil && listening:
+				listening = false
+				e.options.logger.Warn("event log listener lost: consumers poll until it is back", slog.String("error.type", errorType(err)))
+			case err == nil && !listening:
+				listening = true
+				e.options.logger.Info("event log listener recovered")
+			}
+		},
+	}
+}
+
+// errorType is the value of error.type for an error of the store.
+func errorType(err error) string {
+	var typed interface{ ErrorType() string }
+	if errors.As(err, &typed) {
+		return typed.ErrorType()
+	}
+	return "error"
+}
+
+// ParseRole reads a role.
+func ParseRole(text string) (Role, error) {
+	for _, r := range Roles {
+		if text == string(r) {
+			return r, nil
+		}
+	}
+	return "", fmt.Errorf("role is %q: write one of %v", text, Roles)
+}
