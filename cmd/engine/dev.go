@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/devdb"
+	"example.com/bothy/engine/postgres"
+)
+
+// devFlags are the flags of dev.
+type devFlags struct {
+	config, events, data, setup string
+	once                        bool
+}
+
+func devCommand(env lookupEnv) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "runs everything on a private PostgreSQL, with sample events",
+		Long: `dev starts a PostgreSQL of its own, migrates it, appends events, runs every consumer of the configuration and
+works the jobs with a recorder, so that the whole chain is seen. Without --events it appends a sample: a few
+days of a small shop. It ends with a table of what each consumer did, and compares the jobs with the log:
+every event must have its jobs exactly once.
+
+With --once it ends when every event is processed; otherwise it goes on until it is interrupted, and you
+append with engine events append. Nothing of it remains, unless --data names a folder that keeps it.
+
+When BOTHY_DATABASE_URL is set, no server is started: dev makes a database of its own on that server and
+drops it at the end. Whatever the configuration says, dev uses no other database.`,
+		Example: `  engine dev --once
+  engine dev --once --events events.jsonl
+  engine dev --data ./dev-database --setup tables.sql`,
+		Args: arguments(),
+	}
+	var f devFlags
+	cmd.Flags().StringVar(&f.config, "config", "consumers.yaml", "the configuration `FILE`; - is standard input")
+	cmd.Flags().BoolVar(&f.once, "once", false, "process the events, verify the jobs and end")
+	cmd.Flags().StringVar(&f.events, "events", "", "append the CloudEvents of `FILE` instead of the sample")
+	cmd.Flags().StringVar(&f.data, "data", "", "keep the database in `DIR` from one run to the next")
+	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` first, instead of making the table that the shipped consumers.yaml asks")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if server, _ := env(databaseVariable); server != "" && f.data != "" {
+			return usagef("--data keeps a private database, and %s asks for another server: use one of them", databaseVariable)
+		}
+		return dev(cmd, f, env)
+	}
+	return cmd
+}
+
+// databaseVariable names the server that dev and the tests use in place of a private one.
+const databaseVariable = "BOTHY_DATABASE_URL"
+
+// dev prepares what every run needs, and undoes it at the end.
+func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
+	ctx := cmd.Context()
+	setup, err := readSetup(f.setup)
+	if err != nil {
+		return err
+	}
+	// The configuration is checked before anything is started; the real address is put in afterwards.
+	cfg, err := loadConfig(cmd, f.config, func(name string) (string, bool) {
+		if name == databaseVariable {
+			return "postgres:///private", true
+		}
+		return env(name)
+	})
+	if err != nil {
+		return err
+	}
+	url, stop, err := devDatabase(cmd, f, env, len(cfg.Consumers))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
+	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: dev makes none, and connects as one
+	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
+
+	report, err := postgres.Migrate(ctx, migrateOptions(cfg))
+	if err != nil {
+		return err
+	}
+	if n := len(report.Migrations); n > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "schema %s made by %s\n", cfg.Database.Schema, count(n, "migration"))
+	}
+	if err := runSetup(ctx, url, setup); err != nil {
+		return err
+	}
+	if f.once && cfg.Log.Level == "info" {
+		cfg.Log.Level = "warn" // the table at the end says it all
+	}
+	return follow(ctx, &devRun{cmd: cmd, flags: f, cfg: cfg, url: url, tally: newTally()})
+}
+
+// readSetup is the SQL that is run before the consumers start.
+func readSetup(file string) (string, error) {
+	if file == "" {
+		return sampleSetup, nil
+	}
+	text, err := os.ReadFile(file)
+	return string(text), err
+}
+
+func runSetup(ctx context.Context, url, setup string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect to run the setup: %w", postgres.Explain(err))
+	}
+	defer closeConnection(ctx, conn)
+	// Without arguments several statements may stand in one text, and are one transaction.
+	if _, err := conn.Exec(ctx, setup, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("run the setup: %w", err)
+	}
+	return nil
+}
+
+// devDatabase is the address of a database for dev alone, and what ends it.
+func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (url string, stop func() error, err error) {
+	if existing, _ := env(databaseVariable); existing != "" {
+		return scratchDatabase(cmd, existing)
+	}
+	server, err := devdb.Start(cmd.Context(), devdb.Options{
+		Data: f.data, Durable: f.data != "", Fetch: true, Log: cmd.ErrOrStderr(), MaxConnections: 100 + 2*consumers,
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "private PostgreSQL %s started\n", server.Version())
+	return server.URL(devdb.Superuser, "postgres"), server.Stop, nil
+}
+
+// scratchDatabase makes a database on a server that exists; stop drops it.
+func scratchDatabase(cmd *cobra.Command, server string) (url string, stop func() error, err error) {
+	name := "bothy_dev_" + strings.ToLower(rand.Text()[:10])
+	run := func(ctx context.Context, statement string) error {
+		conn, err := pgx.Connect(ctx, server)
+		if err != nil {
+			return postgres.Explain(err)
+		}
+		defer closeConnection(ctx, conn)
+		_, err = conn.Exec(ctx, statement+" "+pgx.Identifier{name}.Sanitize())
+		return postgres.Explain(err)
+	}
+	url, err = withDatabase(server, name)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := run(cmd.Context(), "CREATE DATABASE"); err != nil {
+		return "", nil, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", name, databaseVariable)
+	return url, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), dropLimit)
+		defer cancel()
+		if err := run(ctx, "DROP DATABASE"); err != nil {
+			return fmt.Errorf("drop the database %s, which dev made on the server of %s: %w", name, databaseVariable, err)
+		}
+		return nil
+	}, nil
+}
+
+// dropLimit bounds the last statement of a run.
+const dropLimit = 30 * time.Second
+
+// withDatabase is the address of another database on the same server, in either way to write one.
+func withDatabase(server, name string) (string, error) {
+	if !strings.HasPrefix(server, "postgres://") && !strings.HasPrefix(server, "postgresql://") {
+		return server + " dbname=" + name, nil // the last value of a word counts
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return "", fmt.Errorf("%s is no address of a database", databaseVariable) // the cause would print it, password and all
+	}
+	u.Path = "/" + name
+	query := u.Query()
+	query.Del("dbname")
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
+)
+
+func runCommand(env lookupEnv) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "runs the consumers until it is told to stop",
+		Long: `run connects to database.url, checks the schema and every recipient rule, and does the work of its role:
+
+  worker   runs the rounds of every consumer; as many processes as you like share the work
+  api      serves, and runs no rounds
+  all      both
+
+It changes no schema (engine migrate up does) and works no job: your own River workers do. SIGTERM or SIGINT
+stops it: no further round begins, and those that run finish within shutdown.total_timeout or roll back.
+A second signal ends it at once, which is safe too: a round is one transaction.`,
+		Example: `  engine run
+  engine run --role worker --config production.yaml`,
+		Args: arguments(),
+	}
+	path := configFlag(cmd)
+	name := cmd.Flags().String("role", string(engine.RoleAll), "what this process does: `ROLE` is api, worker or all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		role, err := engine.ParseRole(*name)
+		if err != nil {
+			return usagef("--role is %q: write %s", *name, roles())
+		}
+		cfg, err := loadConfig(cmd, *path, env)
+		if err != nil {
+			return err
+		}
+		e, err := engine.Open(cmd.Context(), cfg, engine.WithLogger(newLogger(cfg.Log, cmd.ErrOrStderr())))
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		return e.Run(cmd.Context(), role)
+	}
+	return cmd
+}
+
+// roles are all roles, as a sentence.
+func roles() string {
+	names := make([]string, len(engine.Roles))
+	for i, r := range engine.Roles {
+		names[i] = string(r)
+	}
+	last := len(names) - 1
+	return fmt.Sprintf("%s or %s", strings.Join(names[:last], ", "), names[last])
+}
+
+// newLogger writes what the engine says about itself, as the section log of the configuration wants it.
+func newLogger(l config.Log, to io.Writer) *slog.Logger {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	options := &slog.HandlerOptions{Level: levels[l.Level]}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
