@@ -159,6 +159,17 @@ func (e *Engine) Register(name string, h Handler) error {
 // States is where every consumer that has a cursor stands, by name.
 func (e *Engine) States(ctx context.Context) ([]State, error) { return e.store.States(ctx) }
 
+// Round runs one round of a declared consumer and says how it ended. Run does this by itself; a program that
+// paces its rounds otherwise calls Prepare once and then Round.
+func (e *Engine) Round(ctx context.Context, name string) (Outcome, error) {
+	for _, c := range Consumers(e.config) {
+		if c.Name == name {
+			return e.service.Round(ctx, c), nil
+		}
+	}
+	return Outcome{}, fmt.Errorf("consumer %q is not declared in %s", name, e.config.File())
+}
+
 // Consumers are the declared consumers as the core sees them, in the order of the file.
 func Consumers(cfg *config.Config) []round.Consumer {
 	consumers := make([]round.Consumer, len(cfg.Consumers))

@@ -97,10 +97,25 @@ func ensure(t testing.TB, e *engine.Engine) {
 	}
 }
 
+// round runs one round.
+func round(t testing.TB, e *engine.Engine, name string) engine.Outcome {
+	t.Helper()
+	return roundUnder(t.Context(), t, e, name)
+}
+
+func roundUnder(ctx context.Context, t testing.TB, e *engine.Engine, name string) engine.Outcome {
+	t.Helper()
+	o, err := e.Round(ctx, name)
+	if err != nil {
+		t.Error(err)
+	}
+	return o
+}
+
 // wantRound runs one round and checks its end.
 func wantRound(t testing.TB, e *engine.Engine, name, end string) engine.Outcome {
 	t.Helper()
-	o := e.Round(t.Context(), name)
+	o := round(t, e, name)
 	if o.End.Name != end {
 		t.Fatalf("round of %q ended %s (%v), want %s", name, o.End.Name, o.Err, end)
 	}

@@ -10,16 +10,6 @@ import (
 	"example.com/bothy/engine/postgres"
 )
 
-// Round runs one round of a declared consumer.
-func (e *Engine) Round(ctx context.Context, name string) Outcome {
-	for _, c := range Consumers(e.config) {
-		if c.Name == name {
-			return e.service.Round(ctx, c)
-		}
-	}
-	panic("no consumer " + name)
-}
-
 // Ensure creates the cursors.
 func (e *Engine) Ensure(ctx context.Context) error { return e.service.Ensure(ctx, e.config.Names()) }
 

@@ -55,7 +55,7 @@ func TestConsumerRoundJobsAndCursorCommitTogether(t *testing.T) {
 	})
 	db.Append(t, 2)
 	done := make(chan engine.Outcome)
-	go func() { done <- e.Round(t.Context(), "push") }()
+	go func() { done <- round(t, e, "push") }()
 	<-inserted // the own job of event 1 is inserted
 	if own, cursor := db.Jobs(t, "test.own"), cursorOf(t, db, "push"); own != 0 || cursor != 0 {
 		t.Errorf("during the round another connection sees %d jobs and cursor %d, want none and 0", own, cursor)
@@ -83,7 +83,7 @@ func TestConsumerRoundLockedEndsAtOnce(t *testing.T) {
 	// far below lock_timeout: a round that waited for the lock would run into this
 	ctx, cancel := context.WithTimeout(t.Context(), b.Config().Database.LockTimeout/2)
 	defer cancel()
-	if o := b.Round(ctx, "push"); o.End.Name != "locked" || o.Err != nil {
+	if o := roundUnder(ctx, t, b, "push"); o.End.Name != "locked" || o.Err != nil {
 		t.Fatalf("round while another transaction holds the row: %s, %v; want locked", o.End.Name, o.Err)
 	}
 	if jobs := jobsOf(t, db, "push"); len(jobs) != 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"example.com/bothy/engine"
-	"example.com/bothy/engine/round"
+	core "example.com/bothy/engine/round"
 )
 
 // ownArgs are those of a job that a handler inserts itself.
@@ -19,7 +19,7 @@ type ownArgs struct {
 
 func (ownArgs) Kind() string { return "test.own" }
 
-var ownJob = round.Job{}
+var ownJob = core.Job{}
 
 func register(t testing.TB, e *engine.Engine, name string, h engine.Handler) {
 	t.Helper()

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"example.com/bothy/engine"
+	"example.com/bothy/engine/jobs"
+)
+
+// trips notes every round trip of a pool.
+type trips struct {
+	mu      sync.Mutex
+	made    []string
+	onBatch func()
+}
+
+func (t *trips) note(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.made = append(t.made, what)
+}
+
+// take gives what was noted since the last call.
+func (t *trips) take() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	made := t.made
+	t.made = nil
+	return made
+}
+
+func (t *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	t.note(strings.Fields(d.SQL)[0])
+	return ctx
+}
+func (t *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (t *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	words := make([]string, len(d.Batch.QueuedQueries))
+	for i, q := range d.Batch.QueuedQueries {
+		words[i] = strings.Fields(strings.TrimPrefix(q.SQL, "-- name: "))[0]
+	}
+	t.note(strings.Join(words, " "))
+	return ctx
+}
+func (t *trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (t *trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+func (t *trips) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
+	t.note("COPY")
+	return ctx
+}
+func (t *trips) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {}
+
+func (t *trips) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePrepareStartData) context.Context {
+	return ctx
+}
+
+func (t *trips) TracePrepareEnd(_ context.Context, _ *pgx.Conn, d pgx.TracePrepareEndData) {
+	if !d.AlreadyPrepared {
+		t.note("PREPARE")
+	}
+}
+
+// The round trips of a round do not depend on the number of events, only on the number of chunks.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	const (
+		begin  = "BEGIN SELECT SELECT SELECT"
+		rule   = "SAVEPOINT SET WITH ROLLBACK"
+		commit = "SELECT COMMIT"
+	)
+	for name, tt := range map[string]struct {
+		recipients string
+		events     int
+		want       []string
+	}{
+		"idle":                {"{list: [alex]}", 0, []string{begin, "ROLLBACK"}},
+		"no database rule":    {"{list: [alex]}", 1, []string{begin, "COPY", commit}},
+		"many events":         {"{list: [alex]}", 100, []string{begin, "COPY", commit}},
+		"no targets":          {"{field: resource_id}", -1, []string{begin, commit}},
+		"query":               {`{query: "SELECT b.seq, 'x' || n AS recipient FROM batch b, generate_series(1, 10) n"}`, 100, []string{begin, rule, "COPY", commit}},
+		"query, three chunks": {`{query: "SELECT b.seq, 'x' || n AS recipient FROM batch b, generate_series(1, 50) n"}`, 100, []string{begin, rule, "COPY", "COPY", "COPY", commit}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			push := entry{name: "push", recipients: tt.recipients, batch: 100}
+			db := database(t, push)
+			var tracer trips
+			cfg := configure(t, db, push)
+			cfg.Database.PoolMaxConns = 1 // so that the warm round warms the connection
+			e := open(t, cfg, engine.WithTracer(&tracer))
+			ensure(t, e)
+			add := func() {
+				if tt.events < 0 {
+					db.Exec(t, `SELECT bothy.append_event('order.created', '', '', NULL, NULL)`)
+					return
+				}
+				db.Append(t, tt.events)
+			}
+			add()
+			round(t, e, "push")
+			add()
+			tracer.take()
+			round(t, e, "push")
+			got := tracer.take()
+			for i, trip := range got {
+				// how often River notifies in a round, or not at all, depends on the time since the last time
+				if trip = strings.ReplaceAll(trip, "PGNotifyMany ", ""); trip == "SELECT COMMIT" {
+					got[i] = trip
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("round trips (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// One event with a hundred thousand targets: what the engine holds at the worst moment is bounded.
+func TestHundredThousandTargetsOfOneEvent(t *testing.T) {
+	const targets = 100_000
+	push := entry{name: "push", recipients: fmt.Sprintf(`{query: "SELECT b.seq, gen_random_uuid()::text AS recipient FROM batch b, generate_series(1, %d) n"}`, targets)}
+	db := database(t, push)
+	var tracer peak
+	e := open(t, configure(t, db, push), engine.WithTracer(&tracer))
+	ensure(t, e)
+	round(t, e, "push") // idle: everything that is made once is made
+	db.Append(t, 1)
+	defer debug.SetGCPercent(debug.SetGCPercent(10)) // what is alive, not what awaits collection
+	runtime.GC()
+	base := heap()
+	o := wantRound(t, e, "push", "processed")
+	if o.Jobs != targets || tracer.copies != targets/jobs.Chunk {
+		t.Fatalf("round: %d jobs in %d chunks, want %d in %d", o.Jobs, tracer.copies, targets, targets/jobs.Chunk)
+	}
+	added := (int64(tracer.worst) - int64(base)) >> 20 //nolint:gosec // sizes of a heap
+	t.Logf("at most %d MB above the idle engine", added)
+	if added > 32 {
+		t.Errorf("%d targets of one event took %d MB, want at most 32", targets, added)
+	}
+	if n := db.Jobs(t, "test.push"); n != targets {
+		t.Errorf("%d jobs, want %d", n, targets)
+	}
+}
+
+// peak looks at the heap at every chunk.
+type peak struct {
+	trips
+	worst  uint64
+	copies int
+}
+
+func (p *peak) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
+	p.worst = max(p.worst, heap())
+	p.copies++
+	return ctx
+}
+
+func (p *peak) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {
+	p.worst = max(p.worst, heap())
+}
+
+// heap is what the program has in use, in bytes.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse
+}
