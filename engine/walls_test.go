@@ -53,6 +53,10 @@ var rooms = map[string]wall{
 		reason: "numbered SQL and the embed that carries it",
 		only:   []string{"embed", "io/fs"},
 	},
+	"cmd/bench": {
+		reason:    "measures the engine beside raw statements and raw River, so it knows the edge, and no file formats",
+		notItself: []string{modFSM, modYAML, modGoose, modSQL},
+	},
 	"cmd/engine": {
 		reason:    "flags, wiring, printing and exit codes: no SQL, no YAML nodes, no tables run by hand",
 		never:     []string{"testing"},
@@ -134,14 +138,14 @@ var ownedModules = []struct {
 		modPGX,
 		[]string{
 			"engine/postgres", "engine/jobs", "engine/producer", "engine/devdb", "engine/enginetest", "cmd/engine",
-			"docs/examples/worker",
+			"docs/examples/worker", "cmd/bench",
 			"engine", // passes on a tracer of the caller's
 		},
 		"the database is the edge",
 	},
 	{
 		modRiver,
-		[]string{"engine/jobs", "engine/postgres", "engine/enginetest", "docs/examples/worker"},
+		[]string{"engine/jobs", "engine/postgres", "engine/enginetest", "docs/examples/worker", "cmd/bench"},
 		"one room inserts jobs and one migrates; nobody else knows the queue",
 	},
 	{house + "/engine/enginetest", nil, "fixtures are for tests; no program carries them"},

@@ -115,9 +115,7 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder) error {
 		return err
 	}
 	fmt.Fprintf(r.cmd.ErrOrStderr(), "running until it is interrupted; append more with\n    %s='%s' engine events append FILE\n", databaseVariable, r.url)
-	select {
-	case <-ctx.Done():
-	case <-r.ended:
+	if <-r.ended; r.runErr != nil { // it ends when ctx does, and has finished its rounds by then
 		return r.runErr
 	}
 	return r.verify(context.WithoutCancel(ctx), recorder)

@@ -4,6 +4,9 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +22,7 @@ first, then start the new binaries.`,
 		`  engine migrate up --bootstrap
   engine migrate status
   engine migrate sql > for-the-dba.sql`,
-		migrateUpCommand(env))
+		migrateUpCommand(env), migrateStatusCommand(env), migrateSQLCommand(env))
 }
 
 func migrateUpCommand(env lookupEnv) *cobra.Command {
@@ -72,6 +75,119 @@ func printReport(cmd *cobra.Command, report postgres.Report) {
 	for _, statement := range report.Missing {
 		fmt.Fprintf(stderr, "    %s\n", statement)
 	}
+}
+
+func migrateStatusCommand(env lookupEnv) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "says how far the database is, and changes nothing",
+		Long: `status prints which migrations the database has, River's version in jobs.schema, the room of the event log and
+which consumers the database knows. It exits with 0 when engine migrate up would find nothing to do, and
+with 1 when there is something to do.`,
+		Example: `  engine migrate status
+  engine migrate status || engine migrate up`,
+		Args: arguments(),
+	}
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loadConfig(cmd, *path, env)
+		if err != nil {
+			return err
+		}
+		status, err := postgres.MigrationStatus(cmd.Context(), migrateOptions(cfg))
+		if err != nil {
+			return err
+		}
+		if err := printMigrationStatus(cmd.OutOrStdout(), status, cfg.Jobs); err != nil {
+			return err
+		}
+		switch {
+		case status.TooOld != nil:
+			return status.TooOld
+		case status.Current():
+			return nil
+		case status.JobsVersion < status.JobsNeeded && !cfg.Jobs.Migrate:
+			fmt.Fprintf(cmd.ErrOrStderr(), "engine: the database is not up to date: migrate the River tables of schema %s, or set jobs.migrate: true, then run `engine migrate up`\n", cfg.Jobs.Schema)
+		default:
+			fmt.Fprintln(cmd.ErrOrStderr(), "engine: the database is not up to date: run `engine migrate up`")
+		}
+		return errReported
+	}
+	return cmd
+}
+
+func printMigrationStatus(to io.Writer, s postgres.Status, jobs config.Jobs) error {
+	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "MIGRATION\tSTATE")
+	for _, m := range s.Migrations {
+		switch {
+		case m.File == "":
+			fmt.Fprintf(table, "%d\tapplied, of a newer engine\n", m.Version)
+		case m.AppliedAt.IsZero():
+			fmt.Fprintf(table, "%s\tto be applied\n", m.File)
+		default:
+			fmt.Fprintf(table, "%s\tapplied\n", m.File)
+		}
+	}
+	if s.JobsNeeded > 0 {
+		state := "up to date"
+		if s.JobsVersion < s.JobsNeeded {
+			state = fmt.Sprintf("version %d is needed", s.JobsNeeded)
+		}
+		fmt.Fprintf(table, "River in schema %s, version %d\t%s\n", jobs.Schema, s.JobsVersion, state)
+	}
+	if s.UpperBound > 0 {
+		fmt.Fprintf(table, "event log up to number %d\troom up to %d in %s\n", s.Head, s.UpperBound-1, count(s.Partitions, "partition"))
+	}
+	for _, n := range s.Names {
+		var words []string
+		if !n.Declared {
+			words = append(words, "not declared here")
+		}
+		if !n.Known {
+			words = append(words, "to be added")
+		} else if !n.Cursor {
+			words = append(words, "no cursor yet")
+		} else {
+			words = append(words, "has a cursor")
+		}
+		fmt.Fprintf(table, "consumer %s\t%s\n", n.Name, strings.Join(words, ", "))
+	}
+	for _, statement := range s.Missing {
+		fmt.Fprintf(table, "right\tmissing: %s\n", statement)
+	}
+	return table.Flush()
+}
+
+func migrateSQLCommand(env lookupEnv) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sql",
+		Short: "prints everything that up --bootstrap would do, as SQL",
+		Long: `sql prints a script for psql that makes roles, schema, tables, functions, rights, partitions and the names of the
+consumers, and River's tables when jobs.migrate is true. It connects to nothing. The script may be run
+again: it skips what is there. After it, engine migrate up finds nothing to do.
+
+A variable such as ${BOTHY_DATABASE_URL} need not be set.`,
+		Example: `  engine migrate sql > for-the-dba.sql
+  engine migrate sql | psql -v ON_ERROR_STOP=1 shop`,
+		Args: arguments(),
+	}
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, problems := check(cmd, *path, env)
+		if err := problems.Err(); err != nil {
+			return err
+		}
+		options := migrateOptions(cfg)
+		options.Bootstrap = true
+		script, err := postgres.MigrateSQL(options)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), script)
+		return err
+	}
+	return cmd
 }
 
 // migrateOptions is what a configuration says about its database.

@@ -41,6 +41,7 @@ func TestDatabaseScript(t *testing.T) {
 		db := enginetest.New(t, enginetest.Empty())
 		return map[string]string{
 			"BOTHY_DATABASE_URL": db.AdminURL, "OWNER_URL": db.OwnerURL, "APP_URL": db.AppURL, "PRODUCER_URL": db.ProducerURL,
+			"NOWHERE_URL": strings.Replace(db.AdminURL, db.Name, "no_such_database", 1),
 		}, db.AdminURL
 	})
 }

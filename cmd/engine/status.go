@@ -65,7 +65,7 @@ func printStates(to io.Writer, states []engine.State, declared []string) error {
 	for _, name := range declared {
 		at := slices.IndexFunc(states, func(s engine.State) bool { return s.Name == name })
 		if at < 0 {
-			fmt.Fprintf(table, "%s\tno cursor yet\t\t\t\n", name)
+			fmt.Fprintf(table, "%s\t-\t-\t-\tno cursor yet\n", name)
 			continue
 		}
 		line("", states[at])

@@ -21,13 +21,16 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"golang.org/x/sync/errgroup"
 
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/round"
@@ -69,29 +72,75 @@ func NewInserter(ctx context.Context, pool *pgxpool.Pool, schema string) (*Inser
 	return &Inserter{client}, nil
 }
 
-// Insert adds one job per target by COPY, a chunk at a time. A recipient that JSON or PostgreSQL cannot
-// hold as it is refuses the whole call: nobody's name is mended silently.
+// Insert adds one job per target by COPY, a chunk at a time; while one chunk is on its way the next is made
+// ready. A recipient that JSON or PostgreSQL cannot hold as it is refuses the whole call: nobody's name is
+// mended silently.
 func (i *Inserter) Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, epoch string, targets []round.Target) error {
 	options := &river.InsertOpts{
 		MaxAttempts: c.Job.MaxAttempts, Priority: c.Job.Priority, Queue: c.Job.Queue, Tags: []string{c.Name},
 	}
-	params := make([]river.InsertManyParams, 0, min(len(targets), Chunk))
-	for len(targets) > 0 {
-		params = params[:0]
-		for _, t := range targets[:min(len(targets), Chunk)] {
-			encoded, err := encode(t, epoch)
-			if err != nil {
-				return err
-			}
-			params = append(params, river.InsertManyParams{Args: raw{c.Job.Kind, encoded}, InsertOpts: options})
-		}
-		if _, err := i.client.InsertManyFastTx(ctx, tx, params); err != nil {
+	if len(targets) <= Chunk {
+		return i.insertChunk(ctx, tx, c.Job.Kind, options, epoch, targets)
+	}
+	turns := &turns{Tx: tx}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(2)
+	for len(targets) > 0 && ctx.Err() == nil {
+		chunk := targets[:min(len(targets), Chunk)]
+		targets = targets[len(chunk):]
+		group.Go(func() error { return i.insertChunk(ctx, turns, c.Job.Kind, options, epoch, chunk) })
+	}
+	return group.Wait()
+}
+
+// insertChunk adds the jobs of one COPY.
+func (i *Inserter) insertChunk(ctx context.Context, tx pgx.Tx, kind string, options *river.InsertOpts, epoch string, targets []round.Target) error {
+	params := make([]river.InsertManyParams, len(targets))
+	for n, t := range targets {
+		encoded, err := encode(t, epoch)
+		if err != nil {
 			return err
 		}
-		targets = targets[len(params):]
+		params[n] = river.InsertManyParams{Args: raw{kind, encoded}, InsertOpts: options}
 	}
-	return nil
+	_, err := i.client.InsertManyFastTx(ctx, tx, params)
+	return err
 }
+
+// turns lets two chunks use one connection in turn. River touches it only by what is guarded here.
+type turns struct {
+	pgx.Tx
+	mu sync.Mutex
+}
+
+// CopyFrom waits for the other chunk.
+func (t *turns) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return 0, err // the other chunk failed, and the transaction with it
+	}
+	return t.Tx.CopyFrom(ctx, table, columns, rows)
+}
+
+// Exec waits for the other chunk.
+func (t *turns) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.Tx.Exec(ctx, sql, args...)
+}
+
+// Query is refused: its rows would be read while the other chunk uses the connection.
+func (t *turns) Query(context.Context, string, ...any) (pgx.Rows, error) { return nil, errTurns }
+
+// QueryRow is refused like Query.
+func (t *turns) QueryRow(context.Context, string, ...any) pgx.Row { return refusedRow{} }
+
+type refusedRow struct{}
+
+func (refusedRow) Scan(...any) error { return errTurns }
+
+var errTurns = errors.New("a chunk of jobs is inserted by COPY only")
 
 // InsertOwn adds a job that a handler made itself: args are stored as their JSON, job says where to; zero
 // values are River's defaults.

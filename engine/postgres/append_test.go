@@ -4,16 +4,13 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"example.com/bothy/engine/enginetest"
@@ -21,100 +18,6 @@ import (
 )
 
 const appendOne = `SELECT bothy.append_event($1, NULL, NULL, NULL, NULL)`
-
-// waitFor waits until a query answers true. It asks the server, so it waits as long as the machine needs.
-func waitFor(t *testing.T, db *enginetest.DB, query string, args ...any) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	conn := enginetest.Connect(t, db.AdminURL)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		var yes bool
-		if err := conn.QueryRow(ctx, query, args...).Scan(&yes); err != nil {
-			t.Fatalf("wait until %s: %v", query, err)
-		}
-		if yes {
-			return
-		}
-		<-tick.C
-	}
-}
-
-// waiting waits until a backend waits for a lock.
-func waiting(t *testing.T, db *enginetest.DB, conn *pgx.Conn) {
-	t.Helper()
-	waitFor(t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock')`, conn.PgConn().PID())
-}
-
-// types are the types of the log in order, and a test of its numbers: they run from 1 without a hole.
-func types(t *testing.T, db *enginetest.DB) []string {
-	t.Helper()
-	rows, err := db.Owner(t).Query(t.Context(), `SELECT seq, type FROM bothy.event_log ORDER BY seq`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for rows.Next() {
-		var seq int64
-		var kind string
-		if err := rows.Scan(&seq, &kind); err != nil {
-			t.Fatal(err)
-		}
-		if seq != int64(len(all)+1) {
-			t.Errorf("number of row %d: got %d", len(all)+1, seq)
-		}
-		all = append(all, kind)
-	}
-	if rows.Err() != nil {
-		t.Fatal(rows.Err())
-	}
-	if head := db.Head(t); head != int64(len(all)) {
-		t.Errorf("head: got %d, want %d", head, len(all))
-	}
-	return all
-}
-
-func wantTypes(t *testing.T, db *enginetest.DB, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, types(t, db)); diff != "" {
-		t.Errorf("log (-want +got):\n%s", diff)
-	}
-}
-
-func begin(t *testing.T, conn *pgx.Conn, options pgx.TxOptions) pgx.Tx {
-	t.Helper()
-	tx, err := conn.BeginTx(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tx
-}
-
-func must(t *testing.T, run interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}, sql string, args ...any,
-) {
-	t.Helper()
-	if _, err := run.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func hasCode(err error, code string) bool {
-	var answer *pgconn.PgError
-	return errors.As(err, &answer) && answer.Code == code
-}
-
-// wantCode checks the SQLSTATE of an error and a part of its text or hint.
-func wantCode(t *testing.T, err error, code, part string) {
-	t.Helper()
-	var answer *pgconn.PgError
-	if !errors.As(err, &answer) || answer.Code != code || !strings.Contains(answer.Message+" | "+answer.Hint, part) {
-		t.Errorf("got %v (%+v), want SQLSTATE %s with %q", err, answer, code, part)
-	}
-}
 
 func TestAppendIsNumberedAtCommit(t *testing.T) {
 	t.Parallel()
@@ -475,93 +378,6 @@ func TestAppendInPreparedTransaction(t *testing.T) {
 	}
 	must(t, conn, `COMMIT PREPARED 'bothy-`+db.Name+`'`)
 	wantTypes(t, db, "a")
-}
-
-func TestAppendChecksItsArguments(t *testing.T) {
-	t.Parallel()
-	db := enginetest.New(t)
-	conn := enginetest.Connect(t, db.ProducerURL)
-	long := strings.Repeat("é", 257)
-	tests := []struct{ call, want string }{
-		{`append_event(NULL, 'r', 'i', '{}', '{}')`, `append_event: type is missing`},
-		{`append_event('', 'r', 'i', '{}', '{}')`, `append_event: type is empty`},
-		{`append_event('` + long + `', 'r', 'i', '{}', '{}')`, `type has 257 characters: at most 256`},
-		{`append_event('a b', 'r', 'i', '{}', '{}')`, `type is "a b": blanks and control characters are not allowed`},
-		{`append_event(E'a\u00a0b', 'r', 'i', '{}', '{}')`, `blanks and control characters`},
-		{`append_event(E'a\u0007', 'r', 'i', '{}', '{}')`, `type is "a\u0007"`},
-		{`append_event('a', 'r', 'i', '{x,NULL}', '{}')`, `audience holds a null`},
-		{`append_event('a', 'r', 'i', '{x,""}', '{}')`, `audience holds an empty text`},
-		{`append_event('a', 'r', 'i', '{{x},{y}}', '{}')`, `audience has more than one dimension`},
-		{`append_event('a', 'r', 'i', '{}', '{}', 'infinity')`, `event_time is infinity`},
-		{`append_events(NULL)`, `events is null: give a JSON array`},
-		{`append_events('{"type": "a"}')`, `events is object: give a JSON array`},
-		{`append_events('[{"type": "a"}, 5]')`, `events[1] is number: every element is an object`},
-		{`append_events('[{"type": "a", "typ": 1}]')`, `events[0] has the unknown key "typ": the keys are type, resource`},
-		{`append_events('[{}]')`, `events[0].type is missing`},
-		{`append_events('[{"type": null}]')`, `events[0].type is missing`},
-		{`append_events('[{"type": 5}]')`, `events[0].type is number: give a string`},
-		{`append_events('[{"type": "a\tb"}]')`, `events[0].type is "a\tb": blanks`},
-		{`append_events('[{"type": "a", "resource": {}}]')`, `events[0].resource is object: give a string`},
-		{`append_events('[{"type": "a", "audience": "sam"}]')`, `events[0].audience is string: give an array of texts`},
-		{`append_events('[{"type": "a", "audience": ["sam", 5]}]')`, `events[0].audience[1] is number`},
-		{`append_events('[{"type": "a", "audience": ["sam", null]}]')`, `events[0].audience[1] is null`},
-		{`append_events('[{"type": "a", "audience": [""]}]')`, `events[0].audience[0] is string (empty)`},
-		{`append_events('[{"type": "a", "id": "42"}]')`, `events[0].id is "42": give a UUID`},
-		{`append_events('[{"type": "a", "event_time": "yesterday"}]')`, `events[0].event_time is "yesterday": give a time with its zone`},
-		{`append_events('[{"type": "a", "event_time": "2026-01-31T09:30:00"}]')`, `give a time with its zone`},
-		{`append_events('[{"type": "a", "event_time": "2026-02-30T09:30:00Z"}]')`, `events[0].event_time is "2026-02-30T09:30:00Z"`},
-		{`append_events('[{"type": "a", "event_time": "2026-01-30T09:30:00+99:00"}]')`, `events[0].event_time is "2026-01-30T09:30:00+99:00"`},
-	}
-	for _, test := range tests {
-		_, err := conn.Exec(t.Context(), `SELECT bothy.`+test.call)
-		wantCode(t, err, "22023", test.want)
-	}
-	wantTypes(t, db)
-	// Case 47: the server itself refuses what jsonb cannot hold.
-	_, err := conn.Exec(t.Context(), `SELECT bothy.append_event('a', NULL, NULL, NULL, '"\u0000"')`)
-	wantCode(t, err, "22P05", "")
-}
-
-func TestAppendStoresWhatItIsGiven(t *testing.T) {
-	t.Parallel()
-	db := enginetest.New(t)
-	conn := enginetest.Connect(t, db.ProducerURL)
-	must(t, conn, `SELECT bothy.append_event('order.created', 'order', '42', '{alex,"s a,m"}', '{"a": 1}', '2026-01-31T09:30:00Z', '0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d')`)
-	must(t, conn, `SELECT bothy.append_events('[
-	{"type": "order.created", "resource": "order", "resource_id": "42", "audience": ["alex", "s a,m"], "payload": {"a": 1}, "event_time": "2026-01-31T10:30:00+01:00", "id": "0197A4C0-7a5e-7cc1-8f5e-3b1f0a2b4c6d"}]')`)
-	must(t, conn, `SELECT bothy.append_event('bare', NULL, NULL, NULL, NULL)`)
-	must(t, conn, `SELECT bothy.append_events('[{"type": "bare", "resource": null, "resource_id": null, "audience": null, "payload": null, "event_time": null, "id": null}]')`)
-	must(t, conn, `SELECT bothy.append_events('[]')`)
-	rows, err := db.Owner(t).Query(t.Context(), `SELECT concat_ws(' | ', seq, type, resource, resource_id, audience, payload, event_time AT TIME ZONE 'UTC', CASE WHEN resource <> '' THEN id END) ||
-	CASE WHEN occurred_at BETWEEN now() - interval '5 min' AND clock_timestamp() THEN '' ELSE ' occurred at ' || occurred_at END FROM bothy.event_log ORDER BY seq`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := ` | order.created | order | 42 | {alex,"s a,m"} | {"a": 1} | 2026-01-31 09:30:00 | 0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d`
-	want := []string{"1" + whole, "2" + whole, `3 | bare |  |  | {} | {}`, `4 | bare |  |  | {} | {}`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("log (-want +got):\n%s", diff)
-	}
-}
-
-func TestAppendManyKeepsOrder(t *testing.T) {
-	t.Parallel()
-	db := enginetest.New(t)
-	const many = 10_000
-	var ids []string
-	err := db.Producer(t).QueryRow(t.Context(), `SELECT bothy.append_events((SELECT jsonb_agg(jsonb_build_object('type', 't.' || i, 'event_time', '2026-01-31T09:30:00Z') ORDER BY i) FROM generate_series(1, $1) i))::text[]`, many).Scan(&ids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wrong int
-	err = db.Owner(t).QueryRow(t.Context(), `SELECT count(*) FROM unnest($1::uuid[]) WITH ORDINALITY x(id, i) FULL JOIN bothy.event_log l USING (id) WHERE l.seq IS DISTINCT FROM x.i OR l.type <> 't.' || x.i`, ids).Scan(&wrong)
-	if err != nil || wrong != 0 || len(ids) != many {
-		t.Errorf("%d ids; events out of place: got %d, %v, want none", len(ids), wrong, err)
-	}
 }
 
 // Case 27: rows that an old snapshot keeps alive do not slow a transaction's own events down, also in a

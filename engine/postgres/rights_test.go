@@ -136,11 +136,33 @@ func TestAdvanceCursor(t *testing.T) {
 	db := enginetest.New(t, enginetest.WithConsumers("push"))
 	app := enginetest.Connect(t, db.AppURL)
 	must(t, app, `INSERT INTO bothy.event_consumer_cursors (name, last_seq, updated_at) VALUES ('push', 5, 'epoch')`)
-	for _, arguments := range []string{`'push', 4, 6`, `'push', 5, 5`, `'push', 5, 4`, `'other', 5, 6`, `NULL, 5, 6`, `'push', NULL, 6`, `'push', 5, NULL`} {
-		_, err := app.Exec(t.Context(), `SELECT bothy.advance_cursor(`+arguments+`)`)
-		wantCode(t, err, postgres.CodeCursorMoved, "did not move from")
+	// advance moves a cursor inside the round of a consumer.
+	advance := func(round, arguments string) error {
+		t.Helper()
+		tx := begin(t, app, pgx.TxOptions{})
+		defer func() { _ = tx.Rollback(t.Context()) }() // after a commit it does nothing
+		must(t, tx, `SELECT set_config('bothy.in_round', $1, true)`, round)
+		if _, err := tx.Exec(t.Context(), `SELECT bothy.advance_cursor(`+arguments+`)`); err != nil {
+			return err
+		}
+		return tx.Commit(t.Context())
 	}
-	must(t, app, `SELECT bothy.advance_cursor('push', 5, 9)`)
+	for _, test := range []struct{ round, arguments, want string }{
+		{"push", `'push', 4, 6`, "did not move from"},
+		{"push", `'push', 5, 5`, "did not move from"},
+		{"push", `'push', 5, 4`, "did not move from"},
+		{"other", `'other', 5, 6`, "did not move from"},
+		{"push", `'push', NULL, 6`, "did not move from"},
+		{"push", `'push', 5, NULL`, "did not move from"},
+		{"push", `NULL, 5, 6`, ""},
+		{"other", `'push', 5, 6`, "is not that of its round"},
+		{"", `'push', 5, 6`, "is not that of its round"},
+	} {
+		wantCode(t, advance(test.round, test.arguments), postgres.CodeCursorMoved, test.want)
+	}
+	if err := advance("push", `'push', 5, 9`); err != nil {
+		t.Errorf("advance from 5 to 9: %v", err)
+	}
 	var seq int64
 	var fresh bool
 	if err := app.QueryRow(t.Context(), `SELECT last_seq, updated_at > now() - interval '5 min' FROM bothy.event_consumer_cursors`).Scan(&seq, &fresh); err != nil || seq != 9 || !fresh {
