@@ -20,9 +20,8 @@ import (
 
 // trips notes every round trip of a pool.
 type trips struct {
-	mu      sync.Mutex
-	made    []string
-	onBatch func()
+	mu   sync.Mutex
+	made []string
 }
 
 func (t *trips) note(what string) {

@@ -216,8 +216,7 @@ func (e *Engine) checkRules(ctx context.Context) (problem.List, error) {
 			}
 		case config.RuleQuery:
 			err := e.store.CheckRule(ctx, c.Recipients.Query)
-			var wrong *postgres.RuleError
-			if errors.As(err, &wrong) {
+			if wrong, ok := errors.AsType[*postgres.RuleError](err); ok {
 				what := fmt.Sprintf("the query of consumer %q %s", c.Name, wrong.What)
 				if cause := errors.Unwrap(wrong); cause != nil {
 					what += ": " + cause.Error()

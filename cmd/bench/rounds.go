@@ -88,8 +88,8 @@ func (b *bench) shape(ctx context.Context, database string, s shape) error {
 	} else {
 		b.note(label+"raw COPY", median("raw")/median("engine"))
 	}
-	switch {
-	case s.batch == 1:
+	switch s.batch {
+	case 1:
 		b.goal(label+"the unpipelined bulk round", median("bulk")/median("engine"), true, 1.2)
 	default:
 		b.note(label+"the unpipelined bulk round", median("bulk")/median("engine"))

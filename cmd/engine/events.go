@@ -227,8 +227,7 @@ func (a appending) check(source io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		var found problem.List
-		if errors.As(err, &found) {
+		if found, ok := errors.AsType[problem.List](err); ok {
 			if total += len(found); len(problems) < mostProblems {
 				problems = append(problems, found...)
 			}

@@ -115,7 +115,7 @@ func checkName(name string, at int) *fault {
 		return nil
 	}
 	fix := "write it with the letters a to z and digits only"
-	if near := problem.Nearest(name, append(required[:len(required):len(required)], optional...)); near != "" {
+	if near := problem.Nearest(name, append(slices.Clip(required), optional...)); near != "" {
 		fix = "did you mean " + near + "?"
 	}
 	return bad(at, "bad-name", quote([]byte(name))+" is no name of a CloudEvents attribute", fix)
@@ -261,10 +261,8 @@ func (a *attributes) audience(value []byte) *fault {
 	default:
 		return wrong("audience", value, "is not a string", fix)
 	}
-	for _, name := range names {
-		if name == "" {
-			return wrong("audience", value, "holds an empty name", "leave it out")
-		}
+	if slices.Contains(names, "") {
+		return wrong("audience", value, "holds an empty name", "leave it out")
 	}
 	a.event.Audience = names
 	return nil

@@ -5,6 +5,7 @@ package cloudevents
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -120,10 +121,8 @@ func (s *scanner) value(depth int) *fault {
 	case c == '-' || isDigit(c):
 		return s.number()
 	default:
-		for _, word := range []string{"true", "false", "null"} {
-			if s.word(word) {
-				return nil
-			}
+		if slices.ContainsFunc([]string{"true", "false", "null"}, s.word) {
+			return nil
 		}
 		return s.unexpected("a value")
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -192,7 +193,7 @@ func firstBroken(lines []string, fallback int) int {
 		}
 		return high
 	}
-	for n := len(lines) - 1; n >= 0; n-- {
+	for n := range slices.Backward(lines) {
 		if readable(n) {
 			return n + 1
 		}

@@ -71,8 +71,7 @@ func unreadable(err error) *problem.Problem {
 		}
 	}
 	// The reason alone: the path is printed before it.
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathError.Err
 	}
 	return &problem.Problem{

@@ -48,7 +48,7 @@ func (r *reader) value(n *yaml.Node, path string, v reflect.Value, f *field) {
 }
 
 func (r *reader) mapping(used, n *yaml.Node, path string, v reflect.Value, f *field) {
-	chosen, isChoice := v.Addr().Interface().(choice)
+	chosen, isChoice := reflect.TypeAssert[choice](v.Addr())
 	switch {
 	case n.Kind == yaml.MappingNode && isChoice:
 		r.section(n, path, v)

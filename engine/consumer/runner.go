@@ -211,8 +211,7 @@ func errorType(o Outcome) string {
 	if errors.As(o.Err, &typed) {
 		return typed.ErrorType()
 	}
-	var panicked *machine.PanicError
-	if errors.As(o.Err, &panicked) {
+	if _, ok := errors.AsType[*machine.PanicError](o.Err); ok {
 		return "panic"
 	}
 	return FailureError

@@ -37,7 +37,7 @@ func Main(m *testing.M) {
 			code = 1
 		}
 	}
-	os.Exit(code) //nolint:revive // it stands for TestMain
+	os.Exit(code)
 }
 
 // limit bounds what a fixture waits for; a machine that is slower than this has another problem.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -74,9 +75,7 @@ func (r *Recorder) Worked() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	worked := make(map[string]int, len(r.worked))
-	for name, n := range r.worked {
-		worked[name] = n
-	}
+	maps.Copy(worked, r.worked)
 	return worked
 }
 

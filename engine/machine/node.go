@@ -154,17 +154,17 @@ func nearestUnused(word string, known []string, found map[string]*yaml.Node, pai
 	return problem.Nearest(word, free)
 }
 
-// sequence gives the elements of a list that is not empty.
-func (r *reader) sequence(n *yaml.Node, what string) ([]*yaml.Node, bool) {
+// sequence gives the elements of a list, none when it is no list or an empty one.
+func (r *reader) sequence(n *yaml.Node, what string) []*yaml.Node {
 	switch {
 	case n.Kind != yaml.SequenceNode:
 		r.report(r.at(n), "wrong-kind", fmt.Sprintf("%s is %s and must be a list", what, written(n)), "write `[one, two]`")
-		return nil, false
+		return nil
 	case len(n.Content) == 0:
 		r.report(r.at(n), "empty-list", what+" is an empty list, which says nothing", "name at least one, or remove the key")
-		return nil, false
+		return nil
 	}
-	return n.Content, true
+	return n.Content
 }
 
 // text gives a scalar that YAML reads as text.

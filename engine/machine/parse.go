@@ -63,7 +63,7 @@ func (r *reader) table(n *yaml.Node, t *Table) {
 	}
 	if v := fields["promises"]; v != nil {
 		t.PromisesAt = r.at(v)
-		rows, _ := r.sequence(v, "promises")
+		rows := r.sequence(v, "promises")
 		for _, row := range r.cut(rows, "promises", maxPromises) {
 			t.Promises = append(t.Promises, r.promise(row))
 		}
@@ -132,7 +132,7 @@ func (r *reader) argument(p pair) Argument {
 		}
 		return a
 	}
-	nodes, _ := r.sequence(p.value, what)
+	nodes := r.sequence(p.value, what)
 	for _, n := range r.cut(nodes, what, maxWords) {
 		if w, ok := r.text(n, "an element of "+what); ok {
 			a.Values = append(a.Values, w)

@@ -103,7 +103,7 @@ func (r *reader) words(fields map[string]*yaml.Node, key string, row *PromiseRow
 		return nil
 	}
 	what := key + " of a promise"
-	nodes, _ := r.sequence(fields[key], what)
+	nodes := r.sequence(fields[key], what)
 	var words []string
 	for _, n := range r.cut(nodes, what, maxWords) {
 		w, ok := r.text(n, "an element of "+what)

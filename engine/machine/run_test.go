@@ -243,8 +243,7 @@ func TestLibraryTraps(t *testing.T) {
 	})
 	t.Run("a transition to the same state is an error", func(t *testing.T) {
 		err := fsm.NewFSM("a", rows, nil).Event(t.Context(), "stay")
-		var none fsm.NoTransitionError
-		if !errors.As(err, &none) {
+		if _, ok := errors.AsType[fsm.NoTransitionError](err); !ok {
 			t.Errorf("got %v, want NoTransitionError", err)
 		}
 	})

@@ -55,8 +55,7 @@ const (
 
 // sqlState is the SQLSTATE of an error, or "" when it did not come from the server.
 func sqlState(err error) string {
-	var answer *pgconn.PgError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return answer.Code
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -145,13 +146,11 @@ func adminConfig(url string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, unreadableURL(err)
 	}
-	for name, value := range map[string]string{
+	maps.Copy(config.RuntimeParams, map[string]string{
 		"application_name": "bothy-migrate", "statement_timeout": "0", "lock_timeout": "0",
 		"idle_in_transaction_session_timeout": "0", "client_min_messages": "warning",
 		"default_transaction_read_only": "off", "default_transaction_isolation": "read committed",
-	} {
-		config.RuntimeParams[name] = value
-	}
+	})
 	return config, nil
 }
 

@@ -313,8 +313,7 @@ func TestCheckSchemaSaysWhatToDo(t *testing.T) {
 		db := enginetest.New(t)
 		db.Exec(t, `INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 8000)`)
 		_, err := postgres.Migrate(t.Context(), options(db))
-		var old *postgres.OldBinaryError
-		if !errors.As(err, &old) {
+		if _, ok := errors.AsType[*postgres.OldBinaryError](err); !ok {
 			t.Errorf("Migrate: got %v, want an OldBinaryError", err)
 		}
 	})

@@ -50,8 +50,12 @@ func TestMakePartitions(t *testing.T) {
 		add   int
 		want  int
 	}{
-		{10, 2, 0, 0}, {10, 2, 9, 0}, {10, 2, 1, 1} /* the next number, 11, is in the second */, {5, 2, 0, 0},
-		{5, 3, 0, 1} /* 41 to 46: of another size */, {1000, 3, 30, 3},
+		{10, 2, 0, 0},
+		{10, 2, 9, 0},
+		{10, 2, 1, 1},
+		/* the next number, 11, is in the second */ {5, 2, 0, 0},
+		{5, 3, 0, 1},
+		/* 41 to 46: of another size */ {1000, 3, 30, 3},
 	}
 	for i, step := range steps {
 		if step.add > 0 {

@@ -44,8 +44,14 @@ func (c columns) list() []string {
 		need bool
 		name string
 	}{
-		{c.kind, "type"}, {c.resource, "resource"}, {c.resourceID, "resource_id"}, {c.audience, "audience"},
-		{c.whole, "id::text"}, {c.whole, "payload"}, {c.whole, "occurred_at"}, {c.whole, "event_time"},
+		{c.kind, "type"},
+		{c.resource, "resource"},
+		{c.resourceID, "resource_id"},
+		{c.audience, "audience"},
+		{c.whole, "id::text"},
+		{c.whole, "payload"},
+		{c.whole, "occurred_at"},
+		{c.whole, "event_time"},
 	} {
 		if column.need {
 			names = append(names, column.name)
@@ -108,8 +114,14 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 		need bool
 		into any
 	}{
-		{read.kind, &kind}, {read.resource, &resource}, {read.resourceID, &resourceID}, {read.audience, &e.Audience},
-		{read.whole, &id}, {read.whole, &e.Payload}, {read.whole, &occurredAt}, {read.whole, &eventTime},
+		{read.kind, &kind},
+		{read.resource, &resource},
+		{read.resourceID, &resourceID},
+		{read.audience, &e.Audience},
+		{read.whole, &id},
+		{read.whole, &e.Payload},
+		{read.whole, &occurredAt},
+		{read.whole, &eventTime},
 	} {
 		if column.need {
 			event = append(event, column.into)

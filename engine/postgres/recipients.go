@@ -265,8 +265,7 @@ func checkTarget(seq pgtype.Int8, recipient pgtype.Text, seqs []int64) error {
 
 // ruleFailed says what an error of a rule's statement means to its author.
 func ruleFailed(err error) error {
-	var own *RuleError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*RuleError](err); ok {
 		return own
 	}
 	code := sqlState(err)
@@ -296,11 +295,8 @@ func (s *Store) CheckRule(ctx context.Context, rule string) error {
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	rows, err := tx.Query(ctx, sql, args...)
 	if err == nil {
-		for rows.Next() {
-			var seq, recipient any
-			if err := rows.Scan(&seq, &recipient); err != nil {
-				break
-			}
+		var seq, recipient any
+		if rows.Next() && rows.Scan(&seq, &recipient) == nil {
 			rows.Close()
 			return &RuleError{What: fmt.Sprintf("returned seq %v over an empty batch", seq), Fix: "take seq from the relation batch"}
 		}

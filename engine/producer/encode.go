@@ -181,7 +181,7 @@ func checkEscapes(payload []byte) error {
 // hex4 reads the four hexadecimal digits of an escape.
 func hex4(b []byte) (unit int) {
 	for _, c := range b[:4] {
-		digit := 0
+		var digit int
 		switch {
 		case c <= '9':
 			digit = int(c - '0')

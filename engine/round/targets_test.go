@@ -56,19 +56,26 @@ func TestDecide(t *testing.T) {
 		want  round.Decision
 	}{
 		"none is one job per event": {round.Rule{Kind: round.RuleNone}, 100, round.Decision{
-			Targets: []round.Target{target(1, ""), target(2, ""), target(3, "")}, Through: 9}},
+			Targets: []round.Target{target(1, ""), target(2, ""), target(3, "")}, Through: 9,
+		}},
 		"an array column, each element once": {round.Rule{Kind: round.RuleField, Field: "audience"}, 100, round.Decision{
-			Targets: []round.Target{target(1, "alex"), target(1, "sam"), target(3, "robin")}, Through: 9}},
+			Targets: []round.Target{target(1, "alex"), target(1, "sam"), target(3, "robin")}, Through: 9,
+		}},
 		"a text column, empty is nobody": {round.Rule{Kind: round.RuleField, Field: "resource_id"}, 100, round.Decision{
-			Targets: []round.Target{target(2, "ord-1")}, Through: 9}},
+			Targets: []round.Target{target(2, "ord-1")}, Through: 9,
+		}},
 		"a list": {round.Rule{Kind: round.RuleList, List: []string{"ops", "audit"}}, 100, round.Decision{
-			Targets: []round.Target{target(1, "audit"), target(1, "ops"), target(2, "audit"), target(2, "ops"), target(3, "audit"), target(3, "ops")}, Through: 9}},
+			Targets: []round.Target{target(1, "audit"), target(1, "ops"), target(2, "audit"), target(2, "ops"), target(3, "audit"), target(3, "ops")}, Through: 9,
+		}},
 		"the event that reaches the limit is taken whole": {round.Rule{Kind: round.RuleList, List: []string{"ops", "audit"}}, 3, round.Decision{
-			Targets: []round.Target{target(1, "audit"), target(1, "ops"), target(2, "audit"), target(2, "ops")}, Through: 2, Cut: true}},
+			Targets: []round.Target{target(1, "audit"), target(1, "ops"), target(2, "audit"), target(2, "ops")}, Through: 2, Cut: true,
+		}},
 		"a limit reached by the last event cuts nothing": {round.Rule{Kind: round.RuleNone}, 3, round.Decision{
-			Targets: []round.Target{target(1, ""), target(2, ""), target(3, "")}, Through: 9}},
+			Targets: []round.Target{target(1, ""), target(2, ""), target(3, "")}, Through: 9,
+		}},
 		"a limit below one event": {round.Rule{Kind: round.RuleField, Field: "audience"}, 1, round.Decision{
-			Targets: []round.Target{target(1, "alex"), target(1, "sam")}, Through: 1, Cut: true}},
+			Targets: []round.Target{target(1, "alex"), target(1, "sam")}, Through: 1, Cut: true,
+		}},
 	}
 	for name, tt := range tests {
 		got := round.Decide(tt.rule, events, tt.limit, 9)
