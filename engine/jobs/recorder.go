@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -92,5 +93,20 @@ func (w *record) Work(_ context.Context, job *river.Job[raw]) error {
 	if len(job.Tags) > 0 {
 		w.recorder.worked[job.Tags[0]]++
 	}
+	return nil
+}
+
+// raw are arguments of a kind that is known only at run time, still encoded.
+type raw struct {
+	kind    string
+	encoded json.RawMessage
+}
+
+// Kind is the job's kind; River asks the value, so that one type serves every kind.
+func (r raw) Kind() string { return r.kind }
+
+// UnmarshalJSON keeps a copy of the arguments.
+func (r *raw) UnmarshalJSON(b []byte) error {
+	r.encoded = append(r.encoded[:0], b...)
 	return nil
 }
