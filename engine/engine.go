@@ -73,6 +73,7 @@ type Engine struct {
 	table    *machine.Machine
 	store    *postgres.Store
 	service  *consumer.Service
+	inserter *jobs.Inserter
 	handlers map[string]Handler
 
 	mu      sync.Mutex
@@ -105,6 +106,7 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 		store.Close()
 		return nil, err
 	}
+	e.inserter = inserter
 	store.UseInserter(inserter)
 	e.service = consumer.NewService(rounds{store}, table)
 	return e, nil
@@ -121,8 +123,8 @@ func (e *Engine) storeOptions() postgres.Options {
 	database := e.config.Database
 	connections := database.PoolMaxConns
 	if connections == 0 {
-		// every consumer can run a round while a status is read and partitions are made
-		connections = len(e.config.Consumers) + 2
+		// every consumer can run a round while workers are notified, a status is read and partitions are made
+		connections = len(e.config.Consumers) + 3
 	}
 	return postgres.Options{
 		URL: database.URL.Reveal(), Schema: database.Schema, MaxConns: connections,
@@ -132,7 +134,10 @@ func (e *Engine) storeOptions() postgres.Options {
 }
 
 // Close closes every connection. Call it after Run has returned.
-func (e *Engine) Close() { e.store.Close() }
+func (e *Engine) Close() {
+	e.inserter.Close()
+	e.store.Close()
+}
 
 // handlerName is what a recipient rule can write.
 var handlerName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -164,10 +169,22 @@ func (e *Engine) States(ctx context.Context) ([]State, error) { return e.store.S
 func (e *Engine) Round(ctx context.Context, name string) (Outcome, error) {
 	for _, c := range Consumers(e.config) {
 		if c.Name == name {
-			return e.service.Round(ctx, c), nil
+			return notifying{e}.Round(ctx, c), nil
 		}
 	}
 	return Outcome{}, fmt.Errorf("consumer %q is not declared in %s", name, e.config.File())
+}
+
+// notifying runs rounds and tells River's workers of the jobs.
+type notifying struct{ *Engine }
+
+// Round runs one round.
+func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
+	o := n.service.Round(ctx, c)
+	if o.Jobs > 0 {
+		n.inserter.Inserted(c.Job.Queue)
+	}
+	return o
 }
 
 // Consumers are the declared consumers as the core sees them, in the order of the file.

@@ -19,7 +19,7 @@ func (e *Engine) Store() *postgres.Store { return e.store }
 // RunWith runs the consumers with another waker until the returned function is called.
 func (e *Engine) RunWith(ctx context.Context, waker consumer.Waker) (stop func(context.Context) error) {
 	e.started = true
-	r := consumer.NewRunner(e.service, e.runnable(), waker, e.options.logger, e.options.observe)
+	r := consumer.NewRunner(notifying{e}, e.runnable(), waker, e.options.logger, e.options.observe)
 	r.Start(ctx)
 	return r.Stop
 }

@@ -52,7 +52,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		}
 		return err
 	}
-	runner := consumer.NewRunner(e.service, e.runnable(), e.waker(), e.options.logger, e.options.observe)
+	runner := consumer.NewRunner(notifying{e}, e.runnable(), e.waker(), e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
 

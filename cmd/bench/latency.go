@@ -78,6 +78,9 @@ func (b *bench) latencyOf(ctx context.Context, database string, n int) (raw, ful
 	if _, err := listener.Exec(ctx, `LISTEN bench`); err != nil {
 		return nil, nil, err
 	}
+	if _, err := sender.Exec(ctx, `CREATE TABLE bench_own (id bigserial PRIMARY KEY)`); err != nil {
+		return nil, nil, err
+	}
 	const warm = 50
 	for i := range latencySamples + warm {
 		r, err := rawNotification(ctx, sender, listener)
@@ -97,7 +100,8 @@ func (b *bench) latencyOf(ctx context.Context, database string, n int) (raw, ful
 
 // rawNotification is the time from the COMMIT of a notification until it is received.
 func rawNotification(ctx context.Context, sender, listener *pgx.Conn) (time.Duration, error) {
-	for _, sql := range []string{`BEGIN`, `NOTIFY bench`} {
+	// it writes a row, like a transaction that appends: without one its commit would not be flushed
+	for _, sql := range []string{`BEGIN`, `INSERT INTO bench_own DEFAULT VALUES`, `NOTIFY bench`} {
 		if _, err := sender.Exec(ctx, sql); err != nil {
 			return 0, err
 		}

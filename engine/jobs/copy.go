@@ -17,10 +17,10 @@ import (
 	"example.com/bothy/engine/round"
 )
 
-// copyColumns are what a job of the engine says of itself. Everything else is a default of River's table:
+// jobColumns are what a job of the engine says of itself. Everything else is a default of River's table:
 // its state is available, and created_at and scheduled_at come from the server's clock, by which workers
 // fetch, and not from this machine's.
-var copyColumns = []string{"args", "kind", "max_attempts", "priority", "queue", "tags"}
+var jobColumns = []string{"args", "kind", "max_attempts", "priority", "queue", "tags"}
 
 // copyHeader begins a binary COPY: the signature, no flags, no extension.
 const copyHeader = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
@@ -96,7 +96,7 @@ func (c *copyRows) grow() error {
 	}
 	t := c.targets[0]
 	c.targets = c.targets[1:]
-	c.buffer = binary.BigEndian.AppendUint16(c.buffer, uint16(len(copyColumns))) //nolint:gosec // six
+	c.buffer = binary.BigEndian.AppendUint16(c.buffer, uint16(len(jobColumns))) //nolint:gosec // six
 	length := len(c.buffer)
 	c.buffer = append(c.buffer, 0, 0, 0, 0, 1) // the length is filled in below; 1 is the version of jsonb
 	var err error
@@ -146,10 +146,10 @@ func plain(text string) bool {
 // copyJobs sends one COPY, whatever the number of targets. A tracer of the connection sees it like any other.
 func copyJobs(ctx context.Context, conn *pgx.Conn, table pgx.Identifier, rows *copyRows, want int) (err error) {
 	if tracer, ok := conn.Config().Tracer.(pgx.CopyFromTracer); ok {
-		ctx = tracer.TraceCopyFromStart(ctx, conn, pgx.TraceCopyFromStartData{TableName: table, ColumnNames: copyColumns})
+		ctx = tracer.TraceCopyFromStart(ctx, conn, pgx.TraceCopyFromStartData{TableName: table, ColumnNames: jobColumns})
 		defer func() { tracer.TraceCopyFromEnd(ctx, conn, pgx.TraceCopyFromEndData{Err: err}) }()
 	}
-	tag, err := conn.PgConn().CopyFrom(ctx, rows, `COPY `+table.Sanitize()+` (`+strings.Join(copyColumns, ", ")+`) FROM STDIN BINARY`)
+	tag, err := conn.PgConn().CopyFrom(ctx, rows, `COPY `+table.Sanitize()+` (`+strings.Join(jobColumns, ", ")+`) FROM STDIN BINARY`)
 	if err != nil {
 		return err
 	}

@@ -15,16 +15,15 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"example.com/bothy/engine/postgres"
@@ -40,13 +39,13 @@ type Args struct {
 
 // Inserter inserts the jobs of rounds. It is safe for use by many goroutines.
 type Inserter struct {
-	driver *riverpgxv5.Driver
-	client *river.Client[pgx.Tx] // for the jobs that handlers make themselves
-	schema string
+	client   *river.Client[pgx.Tx] // for the jobs that handlers make themselves
+	schema   string
+	notifier *notifier
 }
 
-// NewInserter makes an Inserter for the River tables in schema. The pool is used once, to learn what the
-// server can do; jobs are inserted in the transactions that Insert is given.
+// NewInserter makes an Inserter for the River tables in schema. Jobs are inserted in the transactions that
+// Insert is given; the pool serves the notifications. The caller closes it.
 func NewInserter(ctx context.Context, pool *pgxpool.Pool, schema string) (*Inserter, error) {
 	driver := riverpgxv5.New(pool)
 	if err := driver.GetExecutor().InitDriver(ctx); err != nil {
@@ -59,30 +58,47 @@ func NewInserter(ctx context.Context, pool *pgxpool.Pool, schema string) (*Inser
 	if err != nil {
 		return nil, fmt.Errorf("prepare to insert jobs: %w", err)
 	}
-	return &Inserter{driver, client, schema}, nil
+	return &Inserter{client, schema, newNotifier(driver.GetExecutor(), schema)}, nil
 }
 
-// Insert adds one job per target with a single COPY, and tells River's workers of the queue. What it holds
-// in memory does not depend on the number of targets.
+// few is up to how many jobs an INSERT costs less than a COPY: it needs no round trip of its own, since its
+// result need not be waited for.
+const few = 200
+
+// Insert adds one job per target. A few jobs are sent with Exec; more travel by a single COPY, and what is in
+// memory then does not depend on their number. Once the transaction has committed, call Inserted.
 func (i *Inserter) Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, epoch string, targets []round.Target) error {
 	if len(targets) == 0 {
 		return nil
 	}
 	table := pgx.Identifier{i.schema, "river_job"}
-	if err := copyJobs(ctx, tx.Conn(), table, newCopyRows(c, epoch, targets), len(targets)); err != nil {
-		return err
+	if len(targets) <= few {
+		return insertFew(ctx, tx, table, c, epoch, targets)
 	}
-	queue, err := json.Marshal(map[string]string{"queue": c.Job.Queue})
-	if err != nil {
-		return fmt.Errorf("name the queue %q: %w", c.Job.Queue, err)
-	}
-	return i.driver.UnwrapExecutor(tx).NotifyMany(ctx, &riverdriver.NotifyManyParams{
-		Payload: []string{string(queue)}, Schema: i.schema, Topic: insertTopic,
-	})
+	return copyJobs(ctx, tx.Conn(), table, newCopyRows(c, epoch, targets), len(targets))
 }
 
-// insertTopic is what River's workers listen to for new jobs of their queues.
-const insertTopic = "river_insert"
+// Inserted tells River's workers that a committed round has put jobs into a queue. It does not block.
+func (i *Inserter) Inserted(queue string) { i.notifier.mark(queue) }
+
+// Close tells of the last jobs and ends. The pool must still be open.
+func (i *Inserter) Close() { i.notifier.close() }
+
+// insertFew sends one statement, and the same one whatever the number of targets.
+func insertFew(ctx context.Context, tx pgx.Tx, table pgx.Identifier, c round.Consumer, epoch string, targets []round.Target) error {
+	args := make([]string, len(targets))
+	for i, t := range targets {
+		encoded, err := appendArgs(nil, t, epoch)
+		if err != nil {
+			return err
+		}
+		args[i] = string(encoded)
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO `+table.Sanitize()+` (`+strings.Join(jobColumns, ", ")+`)
+SELECT a.args::jsonb, $2, $3, $4, $5, $6 FROM unnest($1::text[]) AS a (args)`,
+		args, c.Job.Kind, c.Job.MaxAttempts, c.Job.Priority, c.Job.Queue, []string{c.Name})
+	return err
+}
 
 // InsertOwn adds a job that a handler made itself: args are stored as their JSON, job says where to; zero
 // values are River's defaults.

@@ -40,9 +40,14 @@ func insert(t testing.TB, pool *pgxpool.Pool, targets ...round.Target) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+	defer inserter.Close()
+	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		return inserter.Insert(t.Context(), tx, push, epoch, targets)
 	})
+	if err == nil {
+		inserter.Inserted(push.Job.Queue)
+	}
+	return err
 }
 
 // The engine writes River's table itself. Every column must be as if River had written it: a release of
@@ -81,11 +86,18 @@ FROM public.river_job j ORDER BY id`)
 		t.Fatal(err)
 	}
 	want := rowsOf()
+	// a few go by INSERT, and with a thousand others they go by COPY
 	if err := insert(t, db.App(t), targets...); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, rowsOf()); diff != "" {
-		t.Errorf("rows of the engine (-River +engine):\n%s", diff)
+		t.Errorf("rows of the engine, inserted (-River +engine):\n%s", diff)
+	}
+	if err := insert(t, db.App(t), append(targets, make([]round.Target, 1000)...)...); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, rowsOf()[:len(want)]); diff != "" {
+		t.Errorf("rows of the engine, copied (-River +engine):\n%s", diff)
 	}
 }
 
@@ -101,10 +113,14 @@ func TestInsertNothing(t *testing.T) {
 func TestInsertRefusesRecipients(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t)
+	pool := db.App(t)
 	for _, recipient := range []string{"a\x00b", "\xff", "ok\xc3"} {
-		err := insert(t, db.App(t), round.Target{Seq: 1, Recipient: "alex"}, round.Target{Seq: 2, Recipient: recipient})
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("recipient %q of event 2", recipient)) {
-			t.Errorf("Insert of %q = %v, want an error that names it", recipient, err)
+		for _, others := range []int{1, 1000} { // by INSERT, by COPY
+			targets := append(make([]round.Target, others), round.Target{Seq: 2, Recipient: recipient})
+			err := insert(t, pool, targets...)
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("recipient %q of event 2", recipient)) {
+				t.Errorf("Insert of %q behind %d others = %v, want an error that names it", recipient, others, err)
+			}
 		}
 	}
 	if n := db.Jobs(t, push.Job.Kind); n != 0 {
@@ -167,6 +183,7 @@ func TestInsertOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer inserter.Close()
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		return inserter.InsertOwn(t.Context(), tx, own{"hello"}, round.Job{Queue: "notes"})
 	})
