@@ -69,8 +69,16 @@ func (f *fixture) fill(ctx context.Context, n int) error {
 
 // clear empties the jobs table and moves every cursor to the head, so that each measurement starts alike.
 func (f *fixture) clear(ctx context.Context) error {
-	_, err := f.pool.Exec(ctx, `TRUNCATE public.river_job; UPDATE bothy.event_consumer_cursors SET last_seq = (SELECT seq FROM bothy.event_seq)`, pgx.QueryExecModeSimpleProtocol)
-	return err
+	for _, sql := range []string{
+		`TRUNCATE public.river_job`,
+		`UPDATE bothy.event_consumer_cursors SET last_seq = (SELECT seq FROM bothy.event_seq)`,
+		`CHECKPOINT`, // what one variant left to write does not slow the next
+	} {
+		if _, err := f.pool.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // timed is how long run takes.
@@ -84,6 +92,16 @@ func timed(run func() error) (time.Duration, error) {
 func quantile(values []time.Duration, q float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// medianRatio is the median of a[i] / b[i].
+func medianRatio(a, b []time.Duration) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i].Seconds() / b[i].Seconds()
+	}
+	slices.Sort(ratios)
+	return ratios[len(ratios)/2]
 }
 
 // entries writes consumers that differ in their names only.

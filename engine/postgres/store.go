@@ -10,7 +10,7 @@
 //	        |
 //	  [BEGIN + limits + lock + read]  one round trip (Tx.Lock, then Tx.Read)
 //	  [the recipient query]           one (Tx.Recipients), none for rules that need no database
-//	  [the jobs]                      one per chunk (Tx.Insert)
+//	  [the jobs]                      one COPY (Tx.Insert); a few jobs travel with the commit
 //	  [advance the cursor + COMMIT]   one (Tx.Advance arms it, true from the closure sends it)
 package postgres
 
