@@ -168,9 +168,11 @@ current_setting('lock_timeout'), current_setting('idle_in_transaction_session_ti
 		return nil, err
 	})
 	conn := enginetest.Connect(t, db.AdminURL)
-	for _, sql := range []string{`SET default_transaction_read_only = off`, `SET statement_timeout = 0`,
+	for _, sql := range []string{
+		`SET default_transaction_read_only = off`, `SET statement_timeout = 0`,
 		`INSERT INTO bothy.event_consumer_cursors (name) VALUES ('push')`,
-		`SELECT bothy.append_event('order.created', '', '', NULL, NULL)`} {
+		`SELECT bothy.append_event('order.created', '', '', NULL, NULL)`,
+	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}

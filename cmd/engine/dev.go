@@ -145,27 +145,18 @@ func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (
 // scratchDatabase makes a database on a server that exists; stop drops it.
 func scratchDatabase(cmd *cobra.Command, server string) (url string, stop func() error, err error) {
 	name := "bothy_dev_" + strings.ToLower(rand.Text()[:10])
-	run := func(ctx context.Context, statement string) error {
-		conn, err := pgx.Connect(ctx, server)
-		if err != nil {
-			return postgres.Explain(err)
-		}
-		defer closeConnection(ctx, conn)
-		_, err = conn.Exec(ctx, statement+" "+pgx.Identifier{name}.Sanitize())
-		return postgres.Explain(err)
-	}
 	url, err = withDatabase(server, name)
 	if err != nil {
 		return "", nil, err
 	}
-	if err := run(cmd.Context(), "CREATE DATABASE"); err != nil {
+	if err := postgres.CreateDatabase(cmd.Context(), server, name); err != nil {
 		return "", nil, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", name, databaseVariable)
 	return url, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), dropLimit)
 		defer cancel()
-		if err := run(ctx, "DROP DATABASE"); err != nil {
+		if err := postgres.DropDatabase(ctx, server, name); err != nil {
 			return fmt.Errorf("drop the database %s, which dev made on the server of %s: %w", name, databaseVariable, err)
 		}
 		return nil

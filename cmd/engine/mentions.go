@@ -13,7 +13,7 @@ import (
 // mention is a name after an @ that follows no letter or digit: no mail address mentions anybody.
 var mention = regexp.MustCompile(`(?:^|[^\pL\pN@._-])@([\pL\pN_-]+)`)
 
-// mentions is the handler that engine dev brings for the shipped consumers.yaml: each @name in the text of
+// mentions is the handler that this program brings, for the shipped consumers.yaml: each @name in the text of
 // a message is a recipient. An event without such a text has none.
 func mentions(_ context.Context, _ *engine.HandlerTx, e engine.Event) ([]string, error) {
 	var message struct {

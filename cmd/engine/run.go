@@ -24,6 +24,9 @@ func runCommand(env lookupEnv) *cobra.Command {
   api      serves, and runs no rounds
   all      both
 
+One handler is built in, mentions: each @name in the text of an event's payload is a recipient. A program of
+your own that embeds the engine registers others.
+
 It changes no schema (engine migrate up does) and works no job: your own River workers do. SIGTERM or SIGINT
 stops it: no further round begins, and those that run finish within shutdown.total_timeout or roll back.
 A second signal ends it at once, which is safe too: a round is one transaction.`,
@@ -47,6 +50,9 @@ A second signal ends it at once, which is safe too: a round is one transaction.`
 			return err
 		}
 		defer e.Close()
+		if err := e.Register("mentions", mentions); err != nil {
+			return err
+		}
 		return e.Run(cmd.Context(), role)
 	}
 	return cmd

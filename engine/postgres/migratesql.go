@@ -57,7 +57,7 @@ func (s *script) as(role string) {
 func (s *script) roles() {
 	s.say(`-- The engine's schema %q, for PostgreSQL 15 or newer. Run as an administrator:
 --     psql -v ON_ERROR_STOP=1 -f THIS_FILE DATABASE
-\set ON_ERROR_STOP on
+-- or statement by statement with any other client.
 SET client_min_messages = warning;
 `, s.o.Schema)
 	s.do(fmt.Sprintf("    PERFORM pg_catalog.pg_advisory_lock(%d);", lockKey(s.o.Schema)))
@@ -95,8 +95,7 @@ func (s *script) own() error {
 	s.as(s.o.Owner)
 	s.say("%s;\n", strings.Replace(versionTableSQL(s.o.Schema), "CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1))
 	for _, m := range all {
-		s.say("SELECT NOT EXISTS (SELECT FROM %s.schema_migration WHERE version = %d) AS bothy_apply \\gset", schema, m.version)
-		s.step(m.text)
+		s.step("", fmt.Sprintf("NOT EXISTS (SELECT FROM %s.schema_migration WHERE version = %d)", schema, m.version), m.text)
 	}
 	instance, err := instanceSQL(s.o)
 	if err != nil {
@@ -108,9 +107,10 @@ func (s *script) own() error {
 	return nil
 }
 
-// step is one migration in a transaction of its own, under the condition that \gset has read.
-func (s *script) step(text string) {
-	s.say("\\if :bothy_apply\nBEGIN;\n%s\nCOMMIT;\n\\endif\n", strings.TrimSpace(text))
+// step is one migration in a statement, and so a transaction, of its own. It is a text inside, since what it
+// names may not exist until it runs. before can set have, which the condition may ask.
+func (s *script) step(before, condition, text string) {
+	s.say("DO $bothy_do$ DECLARE have bigint := 0; BEGIN%s\n    IF %s THEN EXECUTE $bothy_step$\n%s\n$bothy_step$;\n    END IF;\nEND $bothy_do$;\n", before, condition, strings.TrimSpace(text))
 }
 
 // scriptNames adds the declared names to the constraint, like AllowNames.
@@ -150,25 +150,23 @@ func (s *script) jobs() error {
 	if s.o.Owner != "" {
 		owner = literal(quote(s.o.Owner))
 	}
-	s.say(`SELECT pg_catalog.to_regclass(%[1]s) IS NOT NULL AS bothy_river,
-    coalesce((SELECT quote_ident(pg_catalog.pg_get_userbyid(relowner)) FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%[1]s)), %[2]s) AS bothy_river_owner,
-    0 AS bothy_river_version \gset
-\if :bothy_river
-SELECT coalesce(max(version), 0) AS bothy_river_version FROM %[3]s r WHERE coalesce(to_jsonb(r) ->> 'line', 'main') = 'main' \gset
-\endif
-SET ROLE :bothy_river_owner;
-`, literal(table), owner, table)
+	s.do(fmt.Sprintf(`    EXECUTE 'SET ROLE ' || coalesce((SELECT quote_ident(pg_catalog.pg_get_userbyid(relowner))
+        FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%s)), %s);`, literal(table), owner))
+	// River's own table comes with its first version: a text is not looked up before it runs.
+	have := fmt.Sprintf(`
+    IF pg_catalog.to_regclass(%s) IS NOT NULL THEN
+        EXECUTE $bothy_have$SELECT coalesce(max(version), 0) FROM %s r WHERE coalesce(to_jsonb(r) ->> 'line', 'main') = 'main'$bothy_have$ INTO have;
+    END IF;`, literal(table), table)
 	for _, version := range migrator.AllVersions() {
 		record := fmt.Sprintf("INSERT INTO %s (line, version) VALUES ('main', %d);", table, version.Version)
 		if version.Version < lineColumn {
 			record = fmt.Sprintf("INSERT INTO %s (version) VALUES (%d);", table, version.Version)
 		}
-		s.say("SELECT :bothy_river_version < %d AS bothy_apply \\gset", version.Version)
 		body := strings.TrimRight(strings.ReplaceAll(version.SQLUp, "/* TEMPLATE: schema */", in), " \n")
 		if !strings.HasSuffix(body, ";") {
 			body += ";"
 		}
-		s.step(body + "\n" + record)
+		s.step(have, fmt.Sprintf("have < %d", version.Version), body+"\n"+record)
 	}
 	return nil
 }
