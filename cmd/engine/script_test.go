@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -50,6 +51,7 @@ func TestDatabaseScript(t *testing.T) {
 //
 //	exits CODE engine ARG...   runs the command, which has to end with that exit code
 //	sql WANT QUERY             the rows have to be WANT: columns joined by "|", rows by " "
+//	until WANT QUERY           the same, within a minute
 //	repeat N FILE TEXT         writes a file of N times the text; %d in it is the number, from 1
 func runScripts(t *testing.T, folder string, prepare func(*testing.T) (map[string]string, string)) {
 	t.Helper()
@@ -73,7 +75,8 @@ func runScripts(t *testing.T, folder string, prepare func(*testing.T) (map[strin
 				},
 				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 					"exits": exits, "repeat": repeat,
-					"sql": func(ts *testscript.TestScript, _ bool, args []string) { query(ts, url, args) },
+					"sql":   func(ts *testscript.TestScript, _ bool, args []string) { query(ts, url, args) },
+					"until": func(ts *testscript.TestScript, _ bool, args []string) { until(ts, url, args) },
 				},
 			})
 		})
@@ -126,29 +129,65 @@ func repeat(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text.String()), 0o600))
 }
 
+// query compares the rows of a query with what they have to be.
 func query(ts *testscript.TestScript, url string, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: sql WANT QUERY")
 	}
+	got, err := rowsOf(url, args[1])
+	ts.Check(err)
+	if got != args[0] {
+		ts.Fatalf("%s: got %q, want %q", args[1], got, args[0])
+	}
+}
+
+// until looks again and again.
+func until(ts *testscript.TestScript, url string, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: until WANT QUERY")
+	}
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		got, err := rowsOf(url, args[1])
+		ts.Check(err)
+		if got == args[0] {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			ts.Fatalf("%s: still %q after a minute, want %q", args[1], got, args[0])
+		}
+	}
+}
+
+// rowsOf is what a query gives: columns joined by "|", rows by " ".
+func rowsOf(url, sql string) (string, error) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
-	ts.Check(err)
+	if err != nil {
+		return "", err
+	}
 	defer conn.Close(ctx)
-	rows, err := conn.Query(ctx, args[1])
-	ts.Check(err)
+	rows, err := conn.Query(ctx, sql)
+	if err != nil {
+		return "", err
+	}
 	defer rows.Close()
 	var lines []string
 	for rows.Next() {
 		values, err := rows.Values()
-		ts.Check(err)
+		if err != nil {
+			return "", err
+		}
 		columns := make([]string, len(values))
 		for i, v := range values {
 			columns[i] = fmt.Sprint(v)
 		}
 		lines = append(lines, strings.Join(columns, "|"))
 	}
-	ts.Check(rows.Err())
-	if got := strings.Join(lines, " "); got != args[0] {
-		ts.Fatalf("%s: got %q, want %q", args[1], got, args[0])
-	}
+	return strings.Join(lines, " "), rows.Err()
 }
