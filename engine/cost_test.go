@@ -40,7 +40,10 @@ func (t *trips) take() []string {
 }
 
 func (t *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	t.note(strings.Fields(d.SQL)[0])
+	// River's workers are told after the round, by another connection
+	if !strings.Contains(d.SQL, "PGNotifyMany") {
+		t.note(strings.Fields(d.SQL)[0])
+	}
 	return ctx
 }
 func (t *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
@@ -48,7 +51,7 @@ func (t *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 func (t *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
 	words := make([]string, len(d.Batch.QueuedQueries))
 	for i, q := range d.Batch.QueuedQueries {
-		words[i] = strings.Fields(strings.TrimPrefix(q.SQL, "-- name: "))[0]
+		words[i] = strings.Fields(q.SQL)[0]
 	}
 	t.note(strings.Join(words, " "))
 	return ctx
