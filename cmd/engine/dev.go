@@ -88,6 +88,10 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
 	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: dev makes none, and connects as one
 	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
+	for i := range cfg.Consumers {
+		// a rule that fails is found at once, and not after a few polls of production
+		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
+	}
 
 	report, err := postgres.Migrate(ctx, migrateOptions(cfg))
 	if err != nil {
@@ -126,6 +130,9 @@ func runSetup(ctx context.Context, url, setup string) error {
 	}
 	return nil
 }
+
+// devPoll is the longest that a consumer waits on a database that nobody else uses.
+const devPoll = 250 * time.Millisecond
 
 // devDatabase is the address of a database for dev alone, and what ends it.
 func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (url string, stop func() error, err error) {
