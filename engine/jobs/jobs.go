@@ -63,7 +63,7 @@ func NewInserter(ctx context.Context, pool *pgxpool.Pool, schema string) (*Inser
 
 // few is up to how many jobs an INSERT costs less than a COPY: it needs no round trip of its own, since its
 // result need not be waited for.
-const few = 200
+const few = 30
 
 // Insert adds one job per target. A few jobs are sent with Exec; more travel by a single COPY, and what is in
 // memory then does not depend on their number. Once the transaction has committed, call Inserted.
