@@ -243,7 +243,11 @@ func (a appending) check(source io.Reader) error {
 	if more := total - len(problems); more > 0 {
 		fmt.Fprintf(stderr, "and %s more\n", count(more, "problem"))
 	}
-	fmt.Fprintf(stderr, "engine: nothing was stored: %s cannot be read as it is; --partial stores what stands before the first problem\n", a.file)
+	advice := ""
+	if a.cmd.Flags().Lookup("partial") != nil {
+		advice = "; --partial stores what stands before the first problem"
+	}
+	fmt.Fprintf(stderr, "engine: nothing was stored: %s cannot be read as it is%s\n", a.file, advice)
 	return errReported
 }
 

@@ -53,14 +53,13 @@ everything for somebody who may.`,
 		if err != nil {
 			return err
 		}
-		printReport(cmd, report)
-		return nil
+		return printReport(cmd, report)
 	}
 	return cmd
 }
 
-// printReport says what is left to do; what was done was said while it was done.
-func printReport(cmd *cobra.Command, report postgres.Report) {
+// printReport says what is left to do, which is an error; what was done was said while it was done.
+func printReport(cmd *cobra.Command, report postgres.Report) error {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if !report.Changed() {
 		fmt.Fprintln(stdout, "nothing to do")
@@ -69,12 +68,13 @@ func printReport(cmd *cobra.Command, report postgres.Report) {
 		fmt.Fprintf(stderr, "note: %s\n", note)
 	}
 	if len(report.Missing) == 0 {
-		return
+		return nil
 	}
-	fmt.Fprintln(stderr, "an administrator still has to run:")
+	fmt.Fprintln(stderr, "the engine cannot run yet; an administrator has to see to this:")
 	for _, statement := range report.Missing {
 		fmt.Fprintf(stderr, "    %s\n", statement)
 	}
+	return errReported
 }
 
 func migrateStatusCommand(env lookupEnv) *cobra.Command {

@@ -27,12 +27,13 @@ const (
 // lookupEnv is os.LookupEnv, or what a test puts in its place.
 type lookupEnv = func(string) (string, bool)
 
-// run carries out one command line and returns the exit code. SIGINT and SIGTERM cancel the context of
+// run carries out one command line and returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the context of
 // the command; a second one ends the process at once, as if it had no handler.
 func run(args []string, env lookupEnv, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	signal.Ignore(syscall.SIGPIPE) // a reader that is gone (| head) must not leave a database of dev behind
 
 	root := newRoot(env)
 	root.SetArgs(args)

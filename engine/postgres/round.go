@@ -204,9 +204,11 @@ func (tx *Tx) rollback(ctx context.Context) {
 
 // sqlBeginSettings marks the transaction as a round, so that appending to the log is refused in it, and
 // sets the limits. They are local: a pooled connection keeps nothing of them. Compiling a statement costs
-// far more than the short ones of a round, and a wrong estimate is enough to start it.
+// far more than the short ones of a round, and a wrong estimate is enough to start it. The server looks
+// whether this process is still there while a long rule runs: a killed one must not hold its cursor.
 const sqlBeginSettings = `SELECT set_config('bothy.in_round', $1, true), set_config('statement_timeout', $2, true),
-	set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $4, true), set_config('jit', 'off', true)`
+	set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $4, true), set_config('jit', 'off', true),
+	set_config('client_connection_check_interval', '2s', true)`
 
 // jobTx is the round's transaction as River sees it. River writes jobs with CopyFrom or Query, and sends
 // its notification with Exec; that one is held back to travel with the commit.

@@ -86,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
 		pool.Close()
-		return nil, failed("connect to the database", err)
+		return nil, failed("connect to the database", Explain(err))
 	}
 	return s, nil
 }
