@@ -55,6 +55,38 @@ func TestConsumerRegistration(t *testing.T) {
 	stop()
 }
 
+// A deadlock or a lock that is not free in time is tried once more at once, wherever in the round it comes
+// from; then it is a failure like any other.
+func TestRoundRetriesLockFailuresOnce(t *testing.T) {
+	t.Parallel()
+	for code, attempts := range map[string]int{"40P01": 2, "55P03": 2, "22012": 1} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			e, db := prepared(t, entry{name: "push", recipients: "{handler: fails}"})
+			called, failures := 0, 100
+			register(t, e, "fails", func(ctx context.Context, tx *engine.HandlerTx, _ engine.Event) ([]string, error) {
+				called++
+				if called > failures {
+					return []string{"alex"}, nil
+				}
+				_, err := tx.Exec(ctx, `DO $$BEGIN RAISE 'no luck' USING ERRCODE = '`+code+`'; END$$`)
+				return nil, err
+			})
+			db.Append(t, 1)
+			o := wantRound(t, e, "push", "failed")
+			var typed interface{ ErrorType() string }
+			if !errors.As(o.Err, &typed) || typed.ErrorType() != code || called != attempts {
+				t.Errorf("%d attempts and %v, want %d and SQLSTATE %s", called, o.Err, attempts, code)
+			}
+			if attempts == 2 {
+				called, failures = 0, 1
+				wantRound(t, e, "push", "processed")
+				wantExactlyOnce(t, db, "push", 1, 1, "alex")
+			}
+		})
+	}
+}
+
 // A rule that cannot work is found before the first round, with its place in the file, and nothing is
 // created for it.
 func TestRunRefusesRules(t *testing.T) {

@@ -91,7 +91,11 @@ func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, throu
 	for i, e := range events {
 		recipients, err := handler(ctx, &HandlerTx{tx}, e)
 		if err != nil {
-			return round.Decision{}, fmt.Errorf("handler %q on event %d: %w", name, e.Seq, err)
+			err = fmt.Errorf("handler %q on event %d: %w", name, e.Seq, err)
+			if sqlState(err) != "" { // of a statement of its own: a deadlock there is tried again like any other
+				err = failed("decide recipients", err)
+			}
+			return round.Decision{}, err
 		}
 		// outside the transaction the jobs would be committed one by one, and again in the next round
 		if tx.conn.Conn().PgConn().TxStatus() != 'T' {
