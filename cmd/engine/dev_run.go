@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"time"
@@ -114,11 +115,20 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder) error {
 	if err := r.verify(ctx, recorder); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.cmd.ErrOrStderr(), "running until it is interrupted; append more with\n    %s='%s' engine events append FILE\n", databaseVariable, r.url)
+	fmt.Fprintf(r.cmd.ErrOrStderr(), "running until it is interrupted; append more with\n    %s='%s' engine events append FILE\n", databaseVariable, withoutPassword(r.url))
 	if <-r.ended; r.runErr != nil { // it ends when ctx does, and has finished its rounds by then
 		return r.runErr
 	}
 	return r.verify(context.WithoutCancel(ctx), recorder)
+}
+
+// withoutPassword is an address that may be shown.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "" {
+		return "..." // a key=value string, whose password has no fixed place
+	}
+	return u.Redacted()
 }
 
 func drained(states map[string]engine.State) bool {

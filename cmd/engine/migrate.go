@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine/config"
@@ -53,13 +54,14 @@ everything for somebody who may.`,
 		if err != nil {
 			return err
 		}
-		return printReport(cmd, report)
+		printReport(cmd, report)
+		return canRun(cmd, options, report)
 	}
 	return cmd
 }
 
-// printReport says what is left to do, which is an error; what was done was said while it was done.
-func printReport(cmd *cobra.Command, report postgres.Report) error {
+// printReport says what is left to do; what was done was said while it was done.
+func printReport(cmd *cobra.Command, report postgres.Report) {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if !report.Changed() {
 		fmt.Fprintln(stdout, "nothing to do")
@@ -68,13 +70,29 @@ func printReport(cmd *cobra.Command, report postgres.Report) error {
 		fmt.Fprintf(stderr, "note: %s\n", note)
 	}
 	if len(report.Missing) == 0 {
-		return nil
+		return
 	}
-	fmt.Fprintln(stderr, "the engine cannot run yet; an administrator has to see to this:")
+	fmt.Fprintln(stderr, "an administrator has to see to this:")
 	for _, statement := range report.Missing {
 		fmt.Fprintf(stderr, "    %s\n", statement)
 	}
-	return errReported
+}
+
+// canRun is an error when what is left to do keeps the engine from starting. A right that only blinds the
+// restore guard does not.
+func canRun(cmd *cobra.Command, options postgres.MigrateOptions, report postgres.Report) error {
+	if len(report.Missing) == 0 {
+		return nil
+	}
+	conn, err := pgx.Connect(cmd.Context(), options.AdminURL)
+	if err != nil {
+		return postgres.Explain(err)
+	}
+	defer closeConnection(cmd.Context(), conn)
+	if err := postgres.CheckSchema(cmd.Context(), conn, options.Schema, options.JobsSchema); err != nil {
+		return fmt.Errorf("the engine cannot run yet: %w", err)
+	}
+	return nil
 }
 
 func migrateStatusCommand(env lookupEnv) *cobra.Command {
