@@ -247,7 +247,7 @@ func (s *scanner) escape() *fault {
 	return nil
 }
 
-// hex4 reads \uXXXX at the beginning of text.
+// hex4 reads a backslash, a u and four hexadecimal digits at the beginning of text.
 func hex4(text []byte) (rune, bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
