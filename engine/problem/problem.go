@@ -44,6 +44,13 @@ type Problem struct {
 	Also     Position // a second place that belongs to it (the other of two duplicates), or zero
 }
 
+// Kind is what all problems of one code have in common.
+type Kind struct {
+	Code     string
+	Severity Severity
+	Means    string // one sentence for a reader who never saw the code: what is found, and why it matters
+}
+
 // String is the problem as a terminal shows it: one line, and an indented fix.
 func (p Problem) String() string {
 	var b strings.Builder
