@@ -3,20 +3,15 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine/config"
-	"example.com/bothy/engine/devdb"
 	"example.com/bothy/engine/postgres"
 )
 
@@ -50,7 +45,7 @@ drops it at the end. Whatever the configuration says, dev uses no other database
 	cmd.Flags().BoolVar(&f.once, "once", false, "process the events, verify the jobs and end")
 	cmd.Flags().StringVar(&f.events, "events", "", "append the CloudEvents of `FILE` instead of the sample")
 	cmd.Flags().StringVar(&f.data, "data", "", "keep the database in `DIR` from one run to the next")
-	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` first, instead of making the table that the shipped consumers.yaml asks")
+	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` on the new database, instead of making the table that the shipped consumers.yaml asks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if server, _ := env(databaseVariable); server != "" && f.data != "" {
 			return usagef("--data keeps a private database, and %s asks for another server: use one of them", databaseVariable)
@@ -80,11 +75,14 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	if err != nil {
 		return err
 	}
-	url, stop, err := devDatabase(cmd, f, env, len(cfg.Consumers))
+	database, err := devDatabase(cmd, f, env, len(cfg.Consumers))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, database.stop()) }()
+	ctx, cancel := database.watch(ctx)
+	defer cancel()
+	url := database.url
 	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
 	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: dev makes none, and connects as one
 	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
@@ -100,14 +98,25 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	if n := len(report.Migrations); n > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "schema %s made by %s\n", cfg.Database.Schema, count(n, "migration"))
 	}
-	if err := runSetup(ctx, url, setup); err != nil {
-		return err
+	ran, err := postgres.SetUp(ctx, url, setup)
+	switch {
+	case err != nil:
+		return fmt.Errorf("run the setup: %w", err)
+	case !ran && f.setup != "":
+		fmt.Fprintf(cmd.ErrOrStderr(), "the database in %s was set up before, and %s was not run again: remove the folder to begin anew\n", f.data, f.setup)
 	}
 	if f.once && cfg.Log.Level == "info" {
 		cfg.Log.Level = "warn" // the table at the end says it all
 	}
-	return follow(ctx, &devRun{cmd: cmd, flags: f, cfg: cfg, url: url, tally: newTally()})
+	err = follow(ctx, &devRun{cmd: cmd, flags: f, cfg: cfg, url: url, tally: newTally()})
+	if err != nil && f.setup == "" && strings.Contains(err.Error(), missingTable) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "hint: the database of dev is new and holds no tables of yours: name the SQL that makes them with --setup FILE")
+	}
+	return err
 }
+
+// missingTable is how PostgreSQL names the error of a table that is not there.
+const missingTable = "SQLSTATE 42P01"
 
 // readSetup is the SQL that is run before the consumers start.
 func readSetup(file string) (string, error) {
@@ -115,76 +124,11 @@ func readSetup(file string) (string, error) {
 		return sampleSetup, nil
 	}
 	text, err := os.ReadFile(file)
-	return string(text), err
-}
-
-func runSetup(ctx context.Context, url, setup string) error {
-	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return fmt.Errorf("connect to run the setup: %w", postgres.Explain(err))
+		return "", fmt.Errorf("read the setup: %w", err)
 	}
-	defer closeConnection(ctx, conn)
-	// Without arguments several statements may stand in one text, and are one transaction.
-	if _, err := conn.Exec(ctx, setup, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return fmt.Errorf("run the setup: %w", err)
-	}
-	return nil
+	return string(text), nil
 }
 
 // devPoll is the longest that a consumer waits on a database that nobody else uses.
 const devPoll = 250 * time.Millisecond
-
-// devDatabase is the address of a database for dev alone, and what ends it.
-func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (url string, stop func() error, err error) {
-	if existing, _ := env(databaseVariable); existing != "" {
-		return scratchDatabase(cmd, existing)
-	}
-	server, err := devdb.Start(cmd.Context(), devdb.Options{
-		Data: f.data, Durable: f.data != "", Fetch: true, Log: cmd.ErrOrStderr(), MaxConnections: 100 + 2*consumers,
-	})
-	if err != nil {
-		return "", nil, err
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "private PostgreSQL %s started\n", server.Version())
-	return server.URL(devdb.Superuser, "postgres"), server.Stop, nil
-}
-
-// scratchDatabase makes a database on a server that exists; stop drops it.
-func scratchDatabase(cmd *cobra.Command, server string) (url string, stop func() error, err error) {
-	name := "bothy_dev_" + strings.ToLower(rand.Text()[:10])
-	url, err = withDatabase(server, name)
-	if err != nil {
-		return "", nil, err
-	}
-	if err := postgres.CreateDatabase(cmd.Context(), server, name); err != nil {
-		return "", nil, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", name, databaseVariable)
-	return url, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), dropLimit)
-		defer cancel()
-		if err := postgres.DropDatabase(ctx, server, name); err != nil {
-			return fmt.Errorf("drop the database %s, which dev made on the server of %s: %w", name, databaseVariable, err)
-		}
-		return nil
-	}, nil
-}
-
-// dropLimit bounds the last statement of a run.
-const dropLimit = 30 * time.Second
-
-// withDatabase is the address of another database on the same server, in either way to write one.
-func withDatabase(server, name string) (string, error) {
-	if !strings.HasPrefix(server, "postgres://") && !strings.HasPrefix(server, "postgresql://") {
-		return server + " dbname=" + name, nil // the last value of a word counts
-	}
-	u, err := url.Parse(server)
-	if err != nil {
-		return "", fmt.Errorf("%s is no address of a database", databaseVariable) // the cause would print it, password and all
-	}
-	u.Path = "/" + name
-	query := u.Query()
-	query.Del("dbname")
-	u.RawQuery = query.Encode()
-	return u.String(), nil
-}

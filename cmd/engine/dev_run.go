@@ -42,7 +42,7 @@ type devRun struct {
 	from   map[string]int64
 }
 
-// follow starts the engine and the recorder, and stops them when the run is over.
+// follow starts the engine, and stops it when the run is over.
 func follow(ctx context.Context, r *devRun) (err error) {
 	logger := newLogger(r.cfg.Log, r.cmd.ErrOrStderr())
 	if r.engine, err = engine.Open(ctx, r.cfg, engine.WithLogger(logger), engine.WithObserver(r.tally.observe)); err != nil {
@@ -52,38 +52,23 @@ func follow(ctx context.Context, r *devRun) (err error) {
 	if err := r.engine.Register("mentions", mentions); err != nil {
 		return err
 	}
-	pool, err := pgxpool.New(ctx, r.url)
-	if err != nil {
-		return fmt.Errorf("connect the recorder: %w", err)
-	}
-	defer pool.Close()
-	quiet := config.Log{Level: "error", Format: r.cfg.Log.Format} // River's own start and stop are no news
-	recorder, err := jobs.NewRecorder(pool, r.cfg.Jobs.Schema, engine.Consumers(r.cfg), newLogger(quiet, r.cmd.ErrOrStderr()))
-	if err != nil {
-		return err
-	}
-	if err := recorder.Start(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
 	running, stop := context.WithCancel(ctx)
 	r.ended = make(chan struct{})
 	go func() {
 		defer close(r.ended)
 		r.runErr = r.engine.Run(running, engine.RoleAll)
 	}()
-	err = r.work(ctx, recorder)
+	err = r.start(ctx)
 	stop()
 	<-r.ended
 	if !errors.Is(err, r.runErr) {
 		err = errors.Join(err, r.runErr)
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
-	defer cancel()
-	return errors.Join(err, recorder.Stop(limited))
+	return err
 }
 
-// work appends the events, waits until they are processed, and says what came of them.
-func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder) error {
+// start waits for the cursors, starts the recorder, and goes to work.
+func (r *devRun) start(ctx context.Context) error {
 	states, err := r.await(ctx, nil, func(states map[string]engine.State) bool { return len(states) == len(r.cfg.Consumers) })
 	if err != nil {
 		return err
@@ -93,6 +78,27 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder) error {
 	for name, s := range states {
 		r.from[name], head = s.LastSeq, max(head, s.HeadSeq)
 	}
+	pool, err := pgxpool.New(ctx, r.url)
+	if err != nil {
+		return fmt.Errorf("connect the recorder: %w", err)
+	}
+	defer pool.Close()
+	quiet := config.Log{Level: "error", Format: r.cfg.Log.Format} // River's own start and stop are no news
+	recorder, err := jobs.NewRecorder(pool, r.cfg.Jobs.Schema, engine.Consumers(r.cfg), r.from, newLogger(quiet, r.cmd.ErrOrStderr()))
+	if err != nil {
+		return err
+	}
+	if err := recorder.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	err = r.work(ctx, recorder, head)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	defer cancel()
+	return errors.Join(err, recorder.Stop(limited))
+}
+
+// work appends the events, waits until they are processed, and says what came of them.
+func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder, head int64) error {
 	if r.flags.events != "" || head == 0 { // a kept database has its events already
 		a := appending{cmd: r.cmd, cfg: r.cfg, file: r.flags.events, batch: 1000}
 		if a.file == "" {
@@ -103,7 +109,7 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder) error {
 		}
 	}
 	bar := newProgress(r.cmd.ErrOrStderr())
-	_, err = r.await(ctx, func(states map[string]engine.State) { bar.show(states, r.from) }, drained)
+	_, err := r.await(ctx, func(states map[string]engine.State) { bar.show(states, r.from) }, drained)
 	bar.end()
 	if err != nil {
 		return err
@@ -115,11 +121,29 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder) error {
 	if err := r.verify(ctx, recorder); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.cmd.ErrOrStderr(), "running until it is interrupted; append more with\n    %s='%s' engine events append FILE\n", databaseVariable, withoutPassword(r.url))
+	fmt.Fprintf(r.cmd.ErrOrStderr(), "running until it is interrupted; append more with\n    %s='%s' engine events append --config %s FILE\n", databaseVariable, withoutPassword(r.url), r.flags.config)
 	if <-r.ended; r.runErr != nil { // it ends when ctx does, and has finished its rounds by then
 		return r.runErr
 	}
+	if err := serverEnded(ctx); err != nil {
+		return err
+	}
 	return r.verify(context.WithoutCancel(ctx), recorder)
+}
+
+// serverEnded is why the context ended when that was the private server, or nil.
+func serverEnded(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func interrupted(ctx context.Context) error {
+	if err := serverEnded(ctx); err != nil {
+		return err
+	}
+	return errors.New("interrupted before every event was processed")
 }
 
 // withoutPassword is an address that may be shown.
@@ -149,7 +173,7 @@ func (r *devRun) await(ctx context.Context, look func(map[string]engine.State), 
 		states, err := r.states(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil, errors.New("interrupted before every event was processed")
+			return nil, interrupted(ctx)
 		case err != nil:
 			return nil, err
 		}
@@ -167,7 +191,7 @@ func (r *devRun) await(ctx context.Context, look func(map[string]engine.State), 
 		case <-ctx.Done():
 		case <-r.ended:
 			if r.runErr == nil {
-				return nil, errors.New("interrupted before every event was processed")
+				return nil, interrupted(ctx)
 			}
 			return nil, r.runErr
 		}

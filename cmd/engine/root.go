@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -30,10 +31,12 @@ type lookupEnv = func(string) (string, bool)
 // run carries out one command line and returns the exit code. SIGINT, SIGTERM and SIGHUP cancel the context of
 // the command; a second one ends the process at once, as if it had no handler.
 func run(args []string, env lookupEnv, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	signal.Ignore(syscall.SIGPIPE) // a reader that is gone (| head) must not leave a database of dev behind
+	// A reader that is gone (| head) must not leave a database of dev behind. Ignoring the signal would do
+	// the same for every program that is started here.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	root := newRoot(env)
 	root.SetArgs(args)
@@ -42,6 +45,16 @@ func run(args []string, env lookupEnv, stdin io.Reader, stdout, stderr io.Writer
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	return report(cmd, err, stderr)
+}
+
+// stopSignals end a command in good order. A hangup that was ignored when this process began (nohup) stays
+// ignored.
+func stopSignals() []os.Signal {
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // report prints an error once, in the form that fits it, and gives its exit code.

@@ -27,9 +27,10 @@ func runCommand(env lookupEnv) *cobra.Command {
 One handler is built in, mentions: each @name in the text of an event's payload is a recipient. A program of
 your own that embeds the engine registers others.
 
-It changes no schema (engine migrate up does) and works no job: your own River workers do. SIGTERM or SIGINT
-stops it: no further round begins, and those that run finish within shutdown.total_timeout or roll back.
-A second signal ends it at once, which is safe too: a round is one transaction.`,
+It changes no schema (engine migrate up does) and works no job: your own River workers do. SIGTERM, SIGINT or
+SIGHUP stops it (SIGHUP not under nohup): no further round begins, and those that run finish within
+shutdown.total_timeout or roll back. A second signal ends it at once, which is safe too: a
+round is one transaction.`,
 		Example: `  engine run
   engine run --role worker --config production.yaml`,
 		Args: arguments(),

@@ -47,6 +47,14 @@ func TestDatabaseScript(t *testing.T) {
 	})
 }
 
+// Scripts in which dev starts a server of its own.
+func TestPrivateScript(t *testing.T) {
+	t.Parallel()
+	runScripts(t, "testdata/private", func(*testing.T) (map[string]string, string) {
+		return map[string]string{"HOME": os.Getenv("HOME"), "TMPDIR": os.TempDir(), "BOTHY_POSTGRES_BIN": os.Getenv("BOTHY_POSTGRES_BIN")}, ""
+	})
+}
+
 // runScripts runs each script of a folder with the variables and the database that prepare gives it.
 //
 //	exits CODE engine ARG...   runs the command, which has to end with that exit code
@@ -71,7 +79,7 @@ func runScripts(t *testing.T, folder string, prepare func(*testing.T) (map[strin
 					for name, value := range variables {
 						e.Setenv(name, value)
 					}
-					return nil
+					return reachable(e.WorkDir)
 				},
 				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 					"exits": exits, "repeat": repeat,
@@ -81,6 +89,16 @@ func runScripts(t *testing.T, folder string, prepare func(*testing.T) (map[strin
 			})
 		})
 	}
+}
+
+// reachable opens the folders of a script to the account that root hands a private server to.
+func reachable(dir string) error {
+	for ; dir != filepath.Clean(os.TempDir()) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // binary is a folder that holds this test binary under the name of the command.

@@ -221,6 +221,14 @@ func (s *Server) Bin() string { return s.bin.Bin }
 // Dir is the server's own folder, with its socket. It is gone after Stop.
 func (s *Server) Dir() string { return s.home.dir }
 
+// Done is closed when the server has ended, by Stop or by itself.
+func (s *Server) Done() <-chan struct{} { return s.proc.done }
+
+// Trouble says how the server ended and what its log says last. Call it after Done and before Stop.
+func (s *Server) Trouble() error {
+	return fmt.Errorf("the private PostgreSQL has ended (%s), and its log ends with:\n%s", s.proc.state(), tail(s.log))
+}
+
 // Stop ends the server and removes what it made, except a folder that is kept. Clients are disconnected.
 // It takes at most about 20 seconds, usually a few hundredths of one; a second call returns what the
 // first did.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -44,6 +45,10 @@ func openKept(dir string, account *account) (*kept, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("folder for the database: %w", err)
 	}
+	// Before anything in it is touched: what belongs to somebody else stays theirs.
+	if err := checkOwner(dir, account); err != nil {
+		return nil, err
+	}
 	if err := checkOurs(dir); err != nil {
 		return nil, err
 	}
@@ -80,6 +85,24 @@ func (k *kept) open(account *account) error {
 		return fmt.Errorf("%s/PG_VERSION says %q, which is no version of PostgreSQL: name another folder", k.cluster(), firstLine(string(text)))
 	}
 	return nil
+}
+
+// checkOwner refuses a folder that belongs neither to this user nor to the account that the server runs as.
+// Root could take it over, and its owner could then no longer use it.
+func checkOwner(dir string, account *account) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("folder for the database: %w", err)
+	}
+	uid, _, known := ownerOf(info)
+	if !known || int(uid) == os.Geteuid() || (account != nil && uid == account.uid) {
+		return nil
+	}
+	owner := "the user with the number " + strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		owner = "user " + u.Username
+	}
+	return fmt.Errorf("%s belongs to %s: run this as that user, or name another folder", dir, owner)
 }
 
 // checkOurs refuses a folder with something in it that this package did not make.

@@ -124,3 +124,44 @@ func pathOnly(name string) string {
 	}
 	return ""
 }
+
+// A folder of another user keeps its owner: root could take it, and its owner would have lost it.
+func TestKeptFolderOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := checkOwner(dir, nil); err != nil {
+		t.Errorf("checkOwner of my own folder: got %v, want nil", err)
+	}
+	if os.Geteuid() == 0 {
+		const stranger = 54321
+		if err := os.Chown(dir, stranger, stranger); err != nil {
+			t.Fatal(err)
+		}
+		if err := checkOwner(dir, &account{uid: stranger}); err != nil {
+			t.Errorf("checkOwner of a folder of the server's account: got %v, want nil", err)
+		}
+		_, err := openKept(dir, &account{name: "nobody", uid: 65534, gid: 65534})
+		wantRefused(t, err, "belongs to the user with the number 54321: run this as that user")
+		info, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uid, _, _ := ownerOf(info); uid != stranger {
+			t.Errorf("owner of %s: got %d, want %d", dir, uid, stranger)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 0 {
+			t.Errorf("entries of %s: got %v %v, want none", dir, entries, err)
+		}
+		return
+	}
+	_, err := openKept("/", nil) // of root, on every machine
+	wantRefused(t, err, "belongs to user root")
+}
+
+func wantRefused(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error that holds %q", err, want)
+	}
+}

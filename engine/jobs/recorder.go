@@ -23,6 +23,7 @@ import (
 // a River client that works jobs can become leader of its schema.
 type Recorder struct {
 	client *river.Client[pgx.Tx]
+	after  map[string]int64 // by consumer: jobs of events up to here are not counted
 
 	mu     sync.Mutex
 	worked map[string]int
@@ -31,9 +32,11 @@ type Recorder struct {
 // recorderWorkers is how many jobs of one queue are recorded at once.
 const recorderWorkers = 100
 
-// NewRecorder makes a recorder for the kinds and queues of the consumers. Start starts it.
-func NewRecorder(pool *pgxpool.Pool, schema string, consumers []round.Consumer, logger *slog.Logger) (*Recorder, error) {
-	r := &Recorder{worked: map[string]int{}}
+// NewRecorder makes a recorder for the kinds and queues of the consumers. It works every job and counts
+// those whose event is above after, the number of each consumer that an earlier run came to; nil counts
+// all. Start starts it.
+func NewRecorder(pool *pgxpool.Pool, schema string, consumers []round.Consumer, after map[string]int64, logger *slog.Logger) (*Recorder, error) {
+	r := &Recorder{worked: map[string]int{}, after: after}
 	workers := river.NewWorkers()
 	queues := map[string]river.QueueConfig{}
 	known := map[string]bool{}
@@ -71,7 +74,7 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Worked is how many jobs were recorded for each consumer, since Start.
+// Worked is how many jobs were counted for each consumer, since Start.
 func (r *Recorder) Worked() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,11 +91,21 @@ type record struct {
 
 // Work counts the job for the consumer that its tag names.
 func (w *record) Work(_ context.Context, job *river.Job[raw]) error {
+	if len(job.Tags) == 0 {
+		return nil
+	}
+	consumer := job.Tags[0]
+	if after := w.recorder.after[consumer]; after > 0 {
+		var of struct {
+			Seq int64 `json:"seq"`
+		}
+		if err := json.Unmarshal(job.EncodedArgs, &of); err != nil || of.Seq <= after {
+			return nil // of an earlier run, or of somebody else's
+		}
+	}
 	w.recorder.mu.Lock()
 	defer w.recorder.mu.Unlock()
-	if len(job.Tags) > 0 {
-		w.recorder.worked[job.Tags[0]]++
-	}
+	w.recorder.worked[consumer]++
 	return nil
 }
 
