@@ -173,6 +173,44 @@ func TestDocumentsShowValidConfigurations(t *testing.T) {
 	}
 }
 
+// TestDocumentsShowCompiledGo: each Go block of a page is a piece of an example that is compiled and tested.
+func TestDocumentsShowCompiledGo(t *testing.T) {
+	t.Parallel()
+	var examples []string
+	var blocks []struct{ page, text string }
+	everyFile(t, func(name string, text []byte) {
+		switch {
+		case strings.HasPrefix(name, "docs/examples/") && strings.HasSuffix(name, ".go"):
+			examples = append(examples, flat(string(text)))
+		case strings.HasSuffix(name, ".md"):
+			_, rest, more := strings.Cut(string(text), "```go\n")
+			for more {
+				var block string
+				block, rest, _ = strings.Cut(rest, "```")
+				blocks = append(blocks, struct{ page, text string }{name, block})
+				_, rest, more = strings.Cut(rest, "```go\n")
+			}
+		}
+	})
+	if len(blocks) == 0 || len(examples) == 0 {
+		t.Fatalf("found %d Go blocks and %d examples: the search is broken", len(blocks), len(examples))
+	}
+	for _, b := range blocks {
+		if !slices.ContainsFunc(examples, func(example string) bool { return strings.Contains(example, flat(b.text)) }) {
+			t.Errorf("%s shows Go that is no piece of a file in docs/examples:\n%s", b.page, b.text)
+		}
+	}
+}
+
+// flat is a text without its indentation.
+func flat(text string) string {
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
 func firstLineOf(text []byte) string {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	return string(line)

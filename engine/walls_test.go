@@ -62,6 +62,10 @@ var rooms = map[string]wall{
 		never:     []string{"testing"},
 		notItself: []string{modFSM, modYAML, modGoose, modSQL},
 	},
+	"docs/examples/shop": {
+		reason: "a program of a user: it shows appending and embedding through what the engine offers to programs",
+		never:  []string{modCobra, house + "/engine/devdb"},
+	},
 	"docs/examples/worker": {
 		reason: "a program of a user: it shows that working a job needs nothing of the engine",
 		never:  []string{house + "/engine", house + "/definitions", house + "/migrations"},
@@ -138,7 +142,7 @@ var ownedModules = []struct {
 		modPGX,
 		[]string{
 			"engine/postgres", "engine/jobs", "engine/producer", "engine/devdb", "engine/enginetest", "cmd/engine",
-			"docs/examples/worker", "cmd/bench",
+			"docs/examples/shop", "docs/examples/worker", "cmd/bench",
 			"engine", // passes on a tracer of the caller's
 		},
 		"the database is the edge",
