@@ -116,6 +116,13 @@ var rooms = map[string]wall{
 		reason: "an application imports it to append and must not pull in the engine",
 		never:  []string{house + "/engine", house + "/migrations", house + "/definitions", modRiver, modGoose, modYAML, modFSM},
 	},
+	"engine/report": {
+		reason: "pure: problems and texts in, bytes out; it reads no file and no environment",
+		only: []string{
+			"bytes", "crypto/sha256", "encoding/hex", "encoding/json", "fmt", "regexp", "slices", "strconv", "strings", "unicode",
+			"unicode/utf8", house + "/engine/problem",
+		},
+	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",
 		only: []string{
