@@ -135,8 +135,8 @@ func tally(problems problem.List) (errors, warnings, files int) {
 	return errors, len(problems) - errors, len(in)
 }
 
-// Count says how many there are of a thing, in words.
-func Count(n int, thing string) string {
+// counted says how many there are of a thing, in words.
+func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
@@ -148,15 +148,15 @@ func Summary(problems problem.List) string {
 	errors, warnings, files := tally(problems)
 	var parts []string
 	if errors > 0 {
-		parts = append(parts, Count(errors, "error"))
+		parts = append(parts, counted(errors, "error"))
 	}
 	if warnings > 0 {
-		parts = append(parts, Count(warnings, "warning"))
+		parts = append(parts, counted(warnings, "warning"))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return strings.Join(parts, ", ") + " in " + Count(files, "file")
+	return strings.Join(parts, ", ") + " in " + counted(files, "file")
 }
 
 // severityName is a severity in words.
