@@ -33,10 +33,10 @@ type input struct {
 // inputs reads the files that were named, each once, or the one of --config. With --definitions alone, a
 // consumers.yaml that is not there is not missed.
 func (f *validateFlags) inputs(cmd *cobra.Command, files []string) []input {
+	named := len(files) > 0 || cmd.Flags().Changed("config")
 	if len(files) == 0 {
 		files = []string{f.config}
 	}
-	named := cmd.Flags().Changed("config") || f.config != files[0]
 	var inputs []input
 	var seen []os.FileInfo
 	for _, name := range files {

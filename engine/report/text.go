@@ -60,7 +60,7 @@ func (d *desk) problem(b *strings.Builder, p problem.Problem) {
 // excerpt writes the line of a place and marks the word.
 func (d *desk) excerpt(b *strings.Builder, at problem.Position, colour string) {
 	text, marks, ok := d.source(at.File).excerpt(at.Line, at.Col)
-	if !ok {
+	if !ok || text == "" {
 		return
 	}
 	number := strconv.Itoa(at.Line)
