@@ -178,13 +178,13 @@ func (s Status) orphanChanges() (plan []Change) {
 		is := fmt.Sprintf("consumer %s is not declared and has a cursor at %d, %s behind", o.Name, o.LastSeq, events(s.Lag(o)))
 		switch {
 		case len(without) == 0:
-			c.What = is + ": declare it again, or run `engine consumers retire " + o.Name + "`"
+			c.What = is + ": declare it again, or run `engine consumers retire " + o.Name + " --reason TEXT`"
 		case len(orphans) == 1 && len(without) == 1:
 			c.By = byRename
-			c.What = fmt.Sprintf("%s, and %s is new: this looks like a rename: run `engine consumers rename %s %s`, or `engine consumers retire %s` when it is none", is, without[0].Name, o.Name, without[0].Name, o.Name)
+			c.What = fmt.Sprintf("%s, and %s is new: this looks like a rename: run `engine consumers rename %s %s`, or `engine consumers retire %s --reason TEXT` when it is none", is, without[0].Name, o.Name, without[0].Name, o.Name)
 		default:
 			c.By = byRename
-			c.What = fmt.Sprintf("%s: if it is one of the new consumers (%s) under another name, run `engine consumers rename %s NEW`, else `engine consumers retire %s`", is, namesOf(without), o.Name, o.Name)
+			c.What = fmt.Sprintf("%s: if it is one of the new consumers (%s) under another name, run `engine consumers rename %s NEW`, else `engine consumers retire %s --reason TEXT`", is, namesOf(without), o.Name, o.Name)
 		}
 		plan = append(plan, c)
 	}
