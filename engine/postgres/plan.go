@@ -81,10 +81,8 @@ func (s Status) schemaChanges() (plan []Change) {
 	for _, schema := range s.AbsentSchemas {
 		migrates(ChangeSchema, byMigrate, "create the schema %s", schema)
 	}
-	for _, m := range s.Migrations {
-		if m.AppliedAt.IsZero() {
-			migrates(ChangeMigration, byMigrate, "apply migration %s", m.File)
-		}
+	for _, file := range s.Pending() {
+		migrates(ChangeMigration, byMigrate, "apply migration %s", file)
 	}
 	switch {
 	case s.JobsVersion >= s.JobsNeeded:

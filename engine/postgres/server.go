@@ -10,8 +10,8 @@ import (
 
 // The PostgreSQL versions that the engine is tested on.
 const (
-	oldestServer = 15
-	newestServer = 18
+	OldestServer = 15
+	NewestServer = 18
 )
 
 // Server is what a server says of itself to one connection.
@@ -31,11 +31,17 @@ func readServer(ctx context.Context, conn Querier) (Server, error) {
 	return s, failed("ask the server for its version", err)
 }
 
+// TooOld reports whether the engine cannot run on the server.
+func (s Server) TooOld() bool { return s.Version < OldestServer }
+
+// TooNew reports whether the engine was never tested on the server.
+func (s Server) TooNew() bool { return s.Version > NewestServer }
+
 // check refuses a server on which the engine cannot live.
 func (s Server) check() error {
 	switch {
-	case s.Version < oldestServer:
-		return fmt.Errorf("the server is PostgreSQL %d: version %d or newer is needed", s.Version, oldestServer)
+	case s.TooOld():
+		return fmt.Errorf("the server is PostgreSQL %d: version %d or newer is needed", s.Version, OldestServer)
 	case s.Encoding != "UTF8":
 		return fmt.Errorf("the database has the encoding %s: events need one with UTF8, so create another database with ENCODING 'UTF8' TEMPLATE template0", s.Encoding)
 	case s.Standby:

@@ -74,6 +74,17 @@ func (s Status) Current() bool {
 	return !slices.ContainsFunc(s.Plan(), func(c Change) bool { return c.Migrates })
 }
 
+// Pending are the files of the migrations that the database lacks, in order.
+func (s Status) Pending() []string {
+	var files []string
+	for _, m := range s.Migrations {
+		if m.AppliedAt.IsZero() {
+			files = append(files, m.File)
+		}
+	}
+	return files
+}
+
 // MigrationStatus reads how far the database is, and changes nothing. The options are those of Migrate.
 func MigrationStatus(ctx context.Context, o MigrateOptions) (Status, error) {
 	m, err := newMigrator(ctx, o)
