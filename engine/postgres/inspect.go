@@ -176,18 +176,12 @@ func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	reached, err := i.reach(ctx, relations, refused)
-	if err != nil {
-		return nil, err
-	}
+	reached := i.reach(relations, refused)
 	rights, err := i.rightsOf(ctx, rule, reached, len(refused) == 0)
 	if err != nil {
 		return nil, err
 	}
-	if len(rights) == 0 || len(refused) > 0 && refused[0].Code != RuleUnreadable {
-		rights = append(refused, rights...)
-	}
-	found = append(found, rights...)
+	found = append(found, i.told(refused, rights)...)
 	hidden, err := i.hidden(ctx, rule, reached)
 	if err != nil {
 		return nil, err
@@ -199,6 +193,26 @@ func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding
 		return err
 	})
 	return found, err
+}
+
+// told says once what the server refused: a missing right is better told by the grant that gives it, and one
+// that another role than the app lacks is no fault of the rule.
+func (i *Inspector) told(refused, rights []Finding) []Finding {
+	unreadable := len(refused) > 0 && refused[0].Code == RuleUnreadable
+	switch {
+	case !unreadable:
+		return append(refused, rights...)
+	case len(rights) > 0:
+		return rights
+	case i.acts != i.status.App:
+		return []Finding{{
+			Code: RuleUntried, Severity: problem.Warning,
+			What: fmt.Sprintf("was read and not tried: the role %s may not read what it reads, which the role %s may", i.acts, i.status.App),
+			Fix:  "connect as " + i.status.App,
+		}}
+	default:
+		return refused
+	}
 }
 
 // finding is a RuleError as a finding; any other error is passed on.

@@ -37,11 +37,10 @@ func (r relation) sql() string { return quote(r.Schema) + "." + quote(r.Name) }
 // relations finds what a rule reads. The server locks each table when it reads the text of a statement, also
 // those behind views, and before it asks for any right: so the locks name them, whoever asks.
 func (i *Inspector) relations(ctx context.Context, rule string) ([]relation, error) {
-	sql, _ := i.store.ruleStatement(rule, nil)
 	look := func(found *[]relation) func(pgx.Tx) error {
 		return func(tx pgx.Tx) error {
-			if _, err := tx.Conn().PgConn().Prepare(ctx, "", sql, nil); err != nil {
-				return i.store.explained(ctx, tx, located(ruleFailed(err), sql, rule))
+			if _, err := i.store.describe(ctx, tx, rule); err != nil {
+				return err
 			}
 			rows, err := tx.Query(ctx, `SELECT c.oid, n.nspname, c.relname, c.relkind::text, pg_catalog.pg_get_userbyid(c.relowner)::text,
 	c.relrowsecurity, c.relforcerowsecurity, c.reltuples::float8,
@@ -85,7 +84,7 @@ type access struct {
 }
 
 // reach follows the views. What the rule names itself is read by the app; so is what a refusal names.
-func (i *Inspector) reach(_ context.Context, relations []relation, refused []Finding) ([]access, error) {
+func (i *Inspector) reach(relations []relation, refused []Finding) []access {
 	byOID := map[uint32]relation{}
 	behind := map[uint32]bool{}
 	for _, r := range relations {
@@ -122,7 +121,7 @@ func (i *Inspector) reach(_ context.Context, relations []relation, refused []Fin
 			visit(r, i.status.App, "")
 		}
 	}
-	return all, nil
+	return all
 }
 
 // rightsOf lists what the roles that read may not. proven says that the server has let the app do all of it.

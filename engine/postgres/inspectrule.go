@@ -33,6 +33,7 @@ const (
 	RuleScans           RuleCode = "large-scan"          // it reads a large table from end to end in each round
 	RuleNotAnalysed     RuleCode = "never-analysed"      // the server knows nothing of a table that it reads
 	RuleVolatile        RuleCode = "volatile-rule"       // it calls a function that may answer differently each time
+	RuleUntried         RuleCode = "not-looked-at"       // the connection may not read what it reads, so nobody tried it
 )
 
 // codes of the server that say which word of a query is wrong.
@@ -72,15 +73,14 @@ func located(err error, statement, rule string) error {
 // gives, and then, over an empty batch and exactly as in a round, whether it may be run. tx is rolled back
 // by the caller, and after an error it is broken.
 func (s *Store) checkRule(ctx context.Context, tx pgx.Tx, rule string) error {
-	sql, args := s.ruleStatement(rule, nil)
-	described := strings.Replace(sql, ruleColumns, "SELECT *", 1)
-	answer, err := tx.Conn().PgConn().Prepare(ctx, "", described, nil)
+	fields, err := s.describe(ctx, tx, rule)
 	if err != nil {
-		return s.explained(ctx, tx, located(ruleFailed(err), described, rule))
-	}
-	if err := checkRuleColumns(ctx, tx, answer.Fields, rule); err != nil {
 		return err
 	}
+	if err := checkRuleColumns(ctx, tx, fields, rule); err != nil {
+		return err
+	}
+	sql, args := s.ruleStatement(rule, nil)
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return located(ruleFailed(err), sql, rule)
@@ -91,6 +91,18 @@ func (s *Store) checkRule(ctx context.Context, tx pgx.Tx, rule string) error {
 		return &RuleError{Code: RuleRefused, What: fmt.Sprintf("returned seq %v over an empty batch", seq), Fix: "take seq from the relation batch"}
 	}
 	return located(ruleFailed(rows.Err()), sql, rule)
+}
+
+// describe lets the server read a rule without running it: it names the columns of the rule, whatever they
+// are, and asks for no right but that to look into a schema.
+func (s *Store) describe(ctx context.Context, tx pgx.Tx, rule string) ([]pgconn.FieldDescription, error) {
+	sql, _ := s.ruleStatement(rule, nil)
+	sql = strings.Replace(sql, ruleColumns, "SELECT *", 1)
+	answer, err := tx.Conn().PgConn().Prepare(ctx, "", sql, nil)
+	if err != nil {
+		return nil, s.explained(ctx, tx, located(ruleFailed(err), sql, rule))
+	}
+	return answer.Fields, nil
 }
 
 // explained adds to an unknown table the name that was meant. The statement has failed, so this looks from a
