@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/problem"
 )
 
@@ -14,7 +15,7 @@ import (
 func Kinds() []problem.Kind {
 	seen := map[string]bool{}
 	var all []problem.Kind
-	for _, room := range [][]problem.Kind{fileKinds, tableKinds, eventKinds, startKinds} {
+	for _, room := range [][]problem.Kind{fileKinds, machine.Kinds(), eventKinds, startKinds} {
 		for _, k := range room {
 			if !seen[k.Code] {
 				seen[k.Code] = true
@@ -81,39 +82,6 @@ var fileKinds = []problem.Kind{
 	{Code: "unset-variable", Severity: problem.Warning, Means: "A value names a variable that is not set. Where nothing is run that is the normal state and a warning; at a start it is an error."},
 	{Code: "wrong-kind", Severity: problem.Error, Means: "A value is of another kind than its key takes: one value, a list or a mapping."},
 	{Code: "yaml-tag", Severity: problem.Error, Means: "A value has a YAML tag, which changes what its text means."},
-}
-
-// tableKinds are the codes of engine/machine.
-var tableKinds = []problem.Kind{
-	{Code: "answer-to-cancelled", Severity: problem.Error, Means: "An answer leads to the end of a run that was asked to stop, so that the end could no longer be trusted to mean that."},
-	{Code: "bad-anywhere", Severity: problem.Error, Means: "A step that breaks off leads to something else than an end that rolls back and is seen: half of its work would stay."},
-	{Code: "bad-argument", Severity: problem.Error, Means: "A step is given an argument that it cannot take."},
-	{Code: "bad-message", Severity: problem.Error, Means: "The message of a log line is not one line of constant text."},
-	{Code: "bad-promise", Severity: problem.Error, Means: "A promise does not say of which paths it speaks, or nothing about them: it could never be broken."},
-	{Code: "bad-target", Severity: problem.Error, Means: "An answer leads to something that is neither a state nor an end."},
-	{Code: "bad-vocabulary", Severity: problem.Error, Means: "The program declares a step that no table can handle: an error of the program, not of the table."},
-	{Code: "broken-promise", Severity: problem.Error, Means: "A path of the table does what a promise excludes; the path is printed."},
-	{Code: "cycle", Severity: problem.Error, Means: "States lead back to each other, so that a run might never end."},
-	{Code: "duplicate-promise", Severity: problem.Error, Means: "A promise stands there twice."},
-	{Code: "duplicate-word", Severity: problem.Error, Means: "A list of a promise names a thing twice."},
-	{Code: "edge-beside-failure", Severity: problem.Error, Means: "An end has an edge and a failure, and a failure decides the edge by itself."},
-	{Code: "idle-promise", Severity: problem.Error, Means: "A promise speaks of paths that the table does not have: it could never be broken."},
-	{Code: "missing-answer", Severity: problem.Error, Means: "A state does not say where an answer of its step leads: a run that gets it could not go on."},
-	{Code: "missing-argument", Severity: problem.Error, Means: "A step is run without an argument that it needs."},
-	{Code: "missing-promise", Severity: problem.Error, Means: "The table lacks a promise that the engine relies on; these cannot be edited away."},
-	{Code: "no-table", Severity: problem.Error, Means: "A folder that should hold tables holds none."},
-	{Code: "too-large", Severity: problem.Error, Means: "The text is larger than what is read; the bound keeps memory and time small."},
-	{Code: "unknown-answer", Severity: problem.Error, Means: "A state handles an answer that its step never gives."},
-	{Code: "unknown-argument", Severity: problem.Error, Means: "A step is given an argument that it does not take."},
-	{Code: "unknown-end", Severity: problem.Error, Means: "An answer leads to an end that the table does not have, or the table has an end that the machine does not know."},
-	{Code: "unknown-failure", Severity: problem.Error, Means: "An end has a failure that the program does not know, so that no alert could tell it."},
-	{Code: "unknown-in-promise", Severity: problem.Error, Means: "A promise names something that does not exist."},
-	{Code: "unknown-state", Severity: problem.Error, Means: "A state is named that the table does not have."},
-	{Code: "unknown-step", Severity: problem.Error, Means: "A step is named that the program does not have."},
-	{Code: "unknown-word", Severity: problem.Error, Means: "A word stands where only some words mean something."},
-	{Code: "unreachable-end", Severity: problem.Error, Means: "No path comes to an end, so that what it says never happens."},
-	{Code: "unreachable-state", Severity: problem.Error, Means: "No path comes to a state, so that its step never runs."},
-	{Code: "wrong-machine", Severity: problem.Error, Means: "A table says that it is for another machine than the one it is read for."},
 }
 
 // eventKinds are the codes of engine/cloudevents.

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/devdb"
 	"example.com/bothy/engine/postgres"
@@ -93,7 +94,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
 	}
 
-	report, err := postgres.Migrate(ctx, migrateOptions(cfg))
+	report, err := postgres.Migrate(ctx, engine.MigrateOptions(cfg))
 	if err != nil {
 		return err
 	}
