@@ -34,6 +34,7 @@ type masker struct {
 	quote  rune    // the quote that is open over the end of a line, or 0
 	block  bool    // a block scalar (| or >) is open
 	key    string  // the key that the next value belongs to
+	lost   bool    // a quote was not closed where it should have been: from here on nothing is sure
 
 	runes []rune
 	out   lineMask
@@ -58,11 +59,15 @@ func (m *masker) line(runes []rune) lineMask {
 	at := skip(runes, 0)
 	switch {
 	case m.quote != 0:
+		m.lost = m.lost || keyed.MatchString(string(runes))
 		at = m.quoted(0)
 	case string(runes) == "---" || string(runes) == "...": // a new document
 		m.levels, m.flow, m.block = nil, nil, false
 		return m.out
 	case m.block && (at == len(runes) || at > m.top().indent):
+		if opensKey.MatchString(string(runes)) {
+			m.key = "" // most likely no text, but a key that is indented too far
+		}
 		m.value(at, len(runes))
 		m.addresses()
 		return m.out
@@ -228,6 +233,8 @@ func (m *masker) named(from, end, colon int) int {
 var (
 	onlyVars = regexp.MustCompile(`^(\$\{[A-Za-z_][A-Za-z0-9_]*\})+$`)
 	word     = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]{0,62}|<<)$`)
+	keyed    = regexp.MustCompile(`[A-Za-z0-9_.-]["']?\s*:(\s|$)`)
+	opensKey = regexp.MustCompile(`^[ \t-]*["']?[A-Za-z0-9_.-]+["']?\s*:(\s|$)`)
 	header   = regexp.MustCompile(`^[|>][-+0-9]{0,2}[ \t]*(#.*)?$`)
 	telling  = regexp.MustCompile(`(?i)://|passw|secret`)
 	address  = regexp.MustCompile(`://.*@`)
@@ -237,7 +244,7 @@ var (
 // stands for a value and is none.
 func (m *masker) value(from, to int) {
 	text := strings.TrimRight(string(m.runes[from:min(to, len(m.runes))]), " \t")
-	if text == "" || onlyVars.MatchString(text) || m.shown(m.key) && !telling.MatchString(text) {
+	if text == "" || onlyVars.MatchString(text) || !m.lost && m.shown(m.key) && !telling.MatchString(text) {
 		return
 	}
 	m.hide(from, from+length(text))

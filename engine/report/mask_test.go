@@ -36,10 +36,12 @@ func TestMask(t *testing.T) {
 		{"flow", "d: {url: hunter2, name: a, roles: {x: hunter2}, name: [b]} # hunter2", "d: {url: ***, name: a, roles: {x: ***}, name: [b]}"},
 		{"flow over lines", "d: {url:\n hunter2,\n name: a,\n hunter2\n}\nname: b", "d: {url:\n ***,\n name: a,\n ***\n}\nname: b"},
 		{"an open bracket", "types: [a\nurl: hunter2,hunter2\nname: b, hunter2", "types: [a\nurl: ***,***\nname: b, ***"},
-		{"quotes over lines", "url: \"host=db\n  name: hunter2\\\"\n  hunter2\"\nname: a", "url: \"***\n***\n***\"\nname: a"},
-		{"an anchor before quotes", "url: &u \"host=db\n  name: hunter2\"\nname: &n a\nx: *n", "url: *** \"***\n***\"\nname: &n a\nx: ***"},
+		{"quotes over lines", "url: \"host=db\n  name: hunter2\\\"\n  hunter2\"\nname: a", "url: \"***\n***\n***\"\nname: ***"},
+		{"a quote that is not closed", "name: \"a\nurl: \"hunter2\"\nurl: \"host=db\n  hunter2\"\nname: b", "name: \"a\n*** \"***\nurl: \"***\n***\"\nname: ***"},
+		{"an open text over lines", "query: \"SELECT a::text\n  FROM b\"\nname: a", "query: \"SELECT a::text\n  FROM b\"\nname: a"},
+		{"an anchor before quotes", "url: &u \"host=db\n  name: hunter2\"\nname: &n a\nx: *n", "url: *** \"***\n***\"\nname: *** ***\nx: ***"},
 		{"a block", "url: |-\n  hunter2\n\n  name: hunter2\nname: a", "url: |-\n  ***\n\n  ***\nname: a"},
-		{"an open block", "c:\n  - query: | # hunter2\n      SELECT 1\n        # FROM batch\n    url: >\n      hunter2\n    name: a", "c:\n  - query: |\n      SELECT 1\n        # FROM batch\n    url: >\n      ***\n    name: a"},
+		{"an open block", "c:\n  - query: | # hunter2\n      SELECT 1\n        # FROM batch\n      url: hunter2\n      x\n    url: >\n      hunter2\n    name: a", "c:\n  - query: |\n      SELECT 1\n        # FROM batch\n      ***\n      ***\n    url: >\n      ***\n    name: a"},
 		{"no block", "url: |hunter2\nname: >a", "url: ***\nname: >a"},
 		{"a text over lines", "url: host=db\n  hunter2\nname: a\n  b", "url: ***\n  ***\nname: a\n  b"},
 		{"lists", "types:\n- a\n- b\nurls:\n- hunter2\n-  - hunter2\n   - name: a\n     x: hunter2\n- types:\n  - c", "types:\n- a\n- b\nurls:\n- ***\n-  - ***\n   - name: a\n     x: ***\n- types:\n  - c"},
@@ -134,4 +136,24 @@ func TestMaskIsLinear(t *testing.T) {
 			t.Errorf("%s: got %d characters, %v", name, len(shown), ok)
 		}
 	}
+}
+
+// Whatever stands before it, the value of a key that may hold a secret is hidden.
+func FuzzMask(f *testing.F) {
+	for _, before := range []string{"", "name: \"a", "types: [a", "d: {name: a", "query: |\n  x", "- |\n x", "name: &a 'b", "{[\"", "? a\n: b", "x: >\n", "---\n- - name: 'it''s", "\\", "name: \"a\\"} {
+		f.Add(before, "")
+		f.Add(before, "  ")
+	}
+	const secret = "hUnTeR2"
+	f.Fuzz(func(t *testing.T, before, indent string) {
+		if strings.Trim(indent, " ") != "" || strings.Contains(before, secret) {
+			return
+		}
+		for _, form := range []string{"%surl: hUnTeR2", "%surl:\n%s  hUnTeR2", "%surl: 'hUnTeR2'", "%surl: \"a\n%s  hUnTeR2\"", "%surl: |\n%s  hUnTeR2", "%sx: {url: hUnTeR2}", "%s- url: hUnTeR2"} {
+			text := before + "\n" + strings.ReplaceAll(form, "%s", indent) + "\n"
+			if got := asShown(text); strings.Contains(got, secret) {
+				t.Errorf("shown in\n%q\nas\n%q", text, got)
+			}
+		}
+	})
 }
