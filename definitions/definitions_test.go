@@ -7,15 +7,17 @@ import (
 	"testing"
 )
 
-// TestRound gives the file that its name says, and nobody can write into what the next caller gets.
-func TestRound(t *testing.T) {
-	file, text := Round()
-	want, err := os.ReadFile("../" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clear(text)
-	if _, again := Round(); string(again) != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, again, want)
+// TestTexts gives the files that their names say, and nobody can write into what the next caller gets.
+func TestTexts(t *testing.T) {
+	for _, given := range []func() (string, []byte){Round, RoundCases} {
+		file, text := given()
+		want, err := os.ReadFile("../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(text)
+		if _, again := given(); string(again) != string(want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", file, again, want)
+		}
 	}
 }

@@ -12,7 +12,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -232,15 +231,12 @@ func (e *Engine) checkRules(ctx context.Context) (problem.List, error) {
 					"register it with engine.Register, or run the program that does")
 			}
 		case config.RuleQuery:
-			err := e.store.CheckRule(ctx, c.Recipients.Query)
-			if wrong, ok := errors.AsType[*postgres.RuleError](err); ok {
-				what := fmt.Sprintf("the query of consumer %q %s", c.Name, wrong.What)
-				if cause := errors.Unwrap(wrong); cause != nil {
-					what += ": " + cause.Error()
-				}
-				report("bad-rule", what, wrong.Fix)
-			} else if err != nil {
+			found, err := e.store.CheckRule(ctx, c.Recipients.Query)
+			if err != nil {
 				return problems, err
+			}
+			for _, f := range found {
+				problems = append(problems, ruleProblem(e.config, i, f))
 			}
 		case config.RuleNone, config.RuleField, config.RuleList:
 		}

@@ -92,6 +92,15 @@ var rooms = map[string]wall{
 		reason: "finds and runs a server; what is in it is others' business",
 		never:  []string{house + "/engine", house + "/migrations", house + "/definitions", modYAML, modRiver},
 	},
+	"engine/document": {
+		reason: "reads files into declared structs; what the files mean, and every database, is others' business",
+		only: []string{
+			"bytes", "encoding/json", "errors", "fmt", "io", "io/fs", "log/slog", "net/url", "os", "reflect", "regexp", "slices",
+			"strconv", "strings", "sync", "time", "unicode", "unicode/utf8",
+			modYAML, "github.com/go-playground/validator/v10", house + "/engine/problem",
+		},
+		never: []string{modPGX, modRiver, modSQL, modGoose, modFSM, house + "/engine/config", house + "/engine/machine"},
+	},
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
@@ -120,6 +129,13 @@ var rooms = map[string]wall{
 		reason: "an application imports it to append and must not pull in the engine",
 		never:  []string{house + "/engine", house + "/migrations", house + "/definitions", modRiver, modGoose, modYAML, modFSM},
 	},
+	"engine/report": {
+		reason: "pure: problems and texts in, bytes out; it reads no file and no environment",
+		only: []string{
+			"bytes", "crypto/sha256", "encoding/hex", "encoding/json", "fmt", "regexp", "slices", "strconv", "strings", "unicode",
+			"unicode/utf8", house + "/engine/problem",
+		},
+	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",
 		only: []string{
@@ -135,7 +151,7 @@ var ownedModules = []struct {
 	reason string
 }{
 	{modFSM, []string{"engine/machine"}, "one room knows how a table is run"},
-	{modYAML, []string{"engine/config", "engine/machine"}, "YAML ends where it was read; others are handed values"},
+	{modYAML, []string{"engine/document", "engine/machine"}, "YAML ends where it was read; others are handed values"},
 	{modGoose, []string{"engine/postgres"}, "migrating is the work of one room"},
 	{modCobra, []string{"cmd/engine"}, "flags and help belong to the command"},
 	{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/postgres"
 )
@@ -91,7 +92,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
 	}
 
-	report, err := postgres.Migrate(ctx, migrateOptions(cfg))
+	report, err := postgres.Migrate(ctx, engine.MigrateOptions(cfg))
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/postgres"
 )
@@ -47,7 +48,7 @@ everything for somebody who may.`,
 		if err != nil {
 			return err
 		}
-		options := migrateOptions(cfg)
+		options := engine.MigrateOptions(cfg)
 		options.Bootstrap = *bootstrap
 		options.Log = func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
 		report, err := postgres.Migrate(cmd.Context(), options)
@@ -55,7 +56,10 @@ everything for somebody who may.`,
 			return err
 		}
 		printReport(cmd, report)
-		return canRun(cmd, options, report)
+		if len(report.Stopped()) > 0 {
+			return errors.New("the engine cannot run yet: an administrator has to see to what stands above")
+		}
+		return nil
 	}
 	return cmd
 }
@@ -63,36 +67,27 @@ everything for somebody who may.`,
 // printReport says what is left to do; what was done was said while it was done.
 func printReport(cmd *cobra.Command, report postgres.Report) {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if !report.Changed() {
+	if !report.Changed() && len(report.Missing) == 0 {
 		fmt.Fprintln(stdout, "nothing to do")
 	}
 	for _, note := range report.Notes {
 		fmt.Fprintf(stderr, "note: %s\n", note)
 	}
-	if len(report.Missing) == 0 {
-		return
+	stops := report.Stopped()
+	if len(stops) > 0 {
+		fmt.Fprintln(stderr, "an administrator has to see to this:")
+		for _, n := range stops {
+			fmt.Fprintf(stderr, "    %s\n", n.Do)
+		}
 	}
-	fmt.Fprintln(stderr, "an administrator has to see to this:")
-	for _, statement := range report.Missing {
-		fmt.Fprintf(stderr, "    %s\n", statement)
+	if len(report.Missing) > len(stops) {
+		fmt.Fprintln(stderr, "the engine runs without this, and cannot notice that the database was restored:")
+		for _, n := range report.Missing {
+			if !n.Stops {
+				fmt.Fprintf(stderr, "    %s\n", n.Do)
+			}
+		}
 	}
-}
-
-// canRun is an error when what is left to do keeps the engine from starting. A right that only blinds the
-// restore guard does not.
-func canRun(cmd *cobra.Command, options postgres.MigrateOptions, report postgres.Report) error {
-	if len(report.Missing) == 0 {
-		return nil
-	}
-	conn, err := pgx.Connect(cmd.Context(), options.AdminURL)
-	if err != nil {
-		return postgres.Explain(err)
-	}
-	defer closeConnection(cmd.Context(), conn)
-	if err := postgres.CheckSchema(cmd.Context(), conn, options.Schema, options.JobsSchema); err != nil {
-		return fmt.Errorf("the engine cannot run yet: %w", err)
-	}
-	return nil
 }
 
 func migrateStatusCommand(env lookupEnv) *cobra.Command {
@@ -112,7 +107,7 @@ with 1 when there is something to do.`,
 		if err != nil {
 			return err
 		}
-		status, err := postgres.MigrationStatus(cmd.Context(), migrateOptions(cfg))
+		status, err := postgres.MigrationStatus(cmd.Context(), engine.MigrateOptions(cfg))
 		if err != nil {
 			return err
 		}
@@ -171,8 +166,13 @@ func printMigrationStatus(to io.Writer, s postgres.Status, jobs config.Jobs) err
 		}
 		fmt.Fprintf(table, "consumer %s\t%s\n", n.Name, strings.Join(words, ", "))
 	}
-	for _, statement := range s.Missing {
-		fmt.Fprintf(table, "right\tmissing: %s\n", statement)
+	for _, role := range s.AbsentRoles {
+		fmt.Fprintf(table, "role %s\tto be created\n", role)
+	}
+	if s.Exists {
+		for _, n := range s.Missing {
+			fmt.Fprintf(table, "right\tmissing: %s\n", n.Do)
+		}
 	}
 	return table.Flush()
 }
@@ -196,7 +196,7 @@ A variable such as ${BOTHY_DATABASE_URL} need not be set.`,
 		if err := problems.Err(); err != nil {
 			return err
 		}
-		options := migrateOptions(cfg)
+		options := engine.MigrateOptions(cfg)
 		options.Bootstrap = true
 		script, err := postgres.MigrateSQL(options)
 		if err != nil {
@@ -206,21 +206,4 @@ A variable such as ${BOTHY_DATABASE_URL} need not be set.`,
 		return err
 	}
 	return cmd
-}
-
-// migrateOptions is what a configuration says about its database.
-func migrateOptions(cfg *config.Config) postgres.MigrateOptions {
-	return postgres.MigrateOptions{
-		AdminURL:        cfg.Database.Admin().Reveal(),
-		Schema:          cfg.Database.Schema,
-		Owner:           cfg.Database.Roles.Owner,
-		App:             cfg.Database.Roles.App,
-		Producers:       cfg.Database.Roles.Producers,
-		ConsumerNames:   cfg.Names(),
-		PartitionSize:   cfg.Sync.EventLogPartitionSize,
-		PartitionsAhead: cfg.Sync.PartitionsAhead,
-		Environment:     cfg.Database.Environment,
-		JobsSchema:      cfg.Jobs.Schema,
-		JobsMigrate:     cfg.Jobs.Migrate,
-	}
 }

@@ -108,6 +108,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		devCommand(env),
 		validateCommand(env),
 		migrateCommand(env),
+		planCommand(env),
 		eventsCommand(env),
 		runCommand(env),
 		statusCommand(env),

@@ -28,10 +28,16 @@ func TestMain(m *testing.M) {
 	enginetest.Main(m)
 }
 
-// Scripts that need no database.
+// Scripts that need no database. DEFINITIONS is the folder of the shipped tables.
 func TestScript(t *testing.T) {
 	t.Parallel()
-	runScripts(t, "testdata/script", func(*testing.T) (map[string]string, string) { return nil, "" })
+	definitions, err := filepath.Abs("../../definitions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runScripts(t, "testdata/script", func(*testing.T) (map[string]string, string) {
+		return map[string]string{"DEFINITIONS": definitions}, ""
+	})
 }
 
 // Scripts that get an empty database each. BOTHY_DATABASE_URL leads to it as the superuser.

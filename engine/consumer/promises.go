@@ -4,37 +4,56 @@ package consumer
 
 import "example.com/bothy/engine/machine"
 
+// What breaking a promise costs the user.
+const (
+	costJobs     = "jobs would be lost or doubled"
+	costHole     = "the cursor would pass numbers that are missing in the log, and the jobs of these events would be lost"
+	costQuiet    = "a loss to retention would pass as ordinary work, or a backlog would wait for the poll"
+	costLoss     = "events that retention removed would be passed without anybody being told, or others be told as lost"
+	costFalse    = "the end's name would tell operators something that did not happen"
+	costDamage   = "damage to the log would be passed over, or be told as something that passes by itself"
+	costRecovery = "a failing consumer would be told as recovered although nothing was tried"
+	costStop     = "a stopped engine would run further rounds, or a shutdown would be told as an incident"
+	costError    = "a consumer would stop for good after one error, or damage would be told as a passing error"
+)
+
 // promises are what every round table keeps, whatever else it does. The file states them too, so that who
 // reads the table reads what it holds to; it cannot take one away.
 func promises() []machine.Promise {
+	writes := []string{"insert_jobs", "advance_cursor"}
 	return []machine.Promise{
 		{
 			Transaction: machine.Commit,
 			Passes:      []string{"lock_cursor.held", "read_events.some", "plan_round", "decide_recipients", "insert_jobs", "advance_cursor"},
 			InOrder:     true,
+			Why:         costJobs,
 		},
-		{Transaction: machine.Commit, NeverPasses: []string{"plan_round.hole"}},
-		{End: "processed", Transaction: machine.Commit, Passes: []string{"plan_round.contiguous"}, NeverPassesState: []string{"decide_rest"}, Next: machine.AgainWhenFull, Edge: machine.Settle},
-		{End: "lost", Transaction: machine.Commit, Passes: []string{"plan_round.expired"}, PassesState: []string{"decide_rest"}, Next: machine.AgainWhenFull, Edge: machine.Settle, Log: machine.LevelError},
-		{End: "idle", Passes: []string{"lock_cursor.held", "read_events.none"}, Next: machine.Wait, Edge: machine.Settle},
-		{End: "locked", Passes: []string{"lock_cursor.taken"}, Next: machine.Wait, Edge: machine.Unchanged},
+		{Transaction: machine.Commit, NeverPasses: []string{"plan_round.hole"}, Why: costHole},
 		{
-			End:         "gap",
-			Passes:      []string{"lock_cursor.held", "read_events"},
-			NeverPasses: []string{"read_events.none", "read_events.ahead", "read_events.unfinalized", "insert_jobs", "advance_cursor"},
-			Next:        machine.Wait,
-			Failure:     "consumer_gap",
+			End: "processed", Transaction: machine.Commit, Passes: []string{"plan_round.contiguous"}, NeverPassesState: []string{"decide_rest"},
+			Next: machine.AgainWhenFull, Edge: machine.Settle, Why: costQuiet,
 		},
-		{End: "ahead", Passes: []string{"read_events.ahead"}, NeverPasses: []string{"insert_jobs", "advance_cursor"}, Next: machine.Wait, Failure: "consumer_ahead"},
 		{
-			End: "unfinalized", Passes: []string{"read_events.unfinalized"}, NeverPasses: []string{"insert_jobs", "advance_cursor"},
-			Next: machine.Wait, Edge: machine.Unchanged,
+			End: "lost", Transaction: machine.Commit, Passes: []string{"plan_round.expired"}, PassesState: []string{"decide_rest"},
+			Next: machine.AgainWhenFull, Edge: machine.Settle, Log: machine.LevelError, Why: costLoss,
 		},
-		{End: "stopped", Next: machine.Stop, Edge: machine.Unchanged},
+		{End: "idle", Passes: []string{"lock_cursor.held", "read_events.none"}, Next: machine.Wait, Edge: machine.Settle, Why: costFalse},
+		{End: "locked", Passes: []string{"lock_cursor.taken"}, Next: machine.Wait, Edge: machine.Unchanged, Why: costRecovery},
+		{
+			End: "gap", Passes: []string{"lock_cursor.held", "read_events"},
+			NeverPasses: append([]string{"read_events.none", "read_events.ahead", "read_events.unfinalized"}, writes...),
+			Next:        machine.Wait, Failure: FailureGap, Why: costDamage,
+		},
+		{End: "ahead", Passes: []string{"read_events.ahead"}, NeverPasses: writes, Next: machine.Wait, Failure: FailureAhead, Why: costDamage},
+		{
+			End: "unfinalized", Passes: []string{"read_events.unfinalized"}, NeverPasses: writes,
+			Next: machine.Wait, Edge: machine.Unchanged, Why: costRecovery,
+		},
+		{End: "stopped", Next: machine.Stop, Edge: machine.Unchanged, Why: costStop},
 		{
 			End:         "failed",
 			NeverPasses: []string{"read_events.vanished", "read_events.ahead", "read_events.unfinalized", "plan_round.hole"},
-			Next:        machine.Wait, Failure: "error",
+			Next:        machine.Wait, Failure: FailureError, Why: costError,
 		},
 	}
 }

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,16 +36,18 @@ func Compile(t *Table, v Vocabulary) (*Machine, problem.List) {
 		c.state(&t.States[i])
 	}
 	c.anywhere()
+	c.endNames()
 	c.failures()
-	c.reachable()
 	c.cycles()
+	// What nobody reaches takes nothing from the paths that there are, so these are proven all the same.
 	sound := c.problems.Errors() == 0
+	c.reachable()
 	c.promises(sound)
 	c.problems.Sort()
 	if c.problems.Errors() > 0 {
 		return nil, c.problems
 	}
-	return build(t), c.problems
+	return build(t, v), c.problems
 }
 
 // checker holds a table while its rows are checked.
@@ -87,13 +90,13 @@ func (c *checker) report(at problem.Position, code, what, fix string) {
 // as a problem so that it is seen before anything runs.
 func (c *checker) vocabulary() {
 	for _, name := range sortedKeys(c.v.Steps) {
-		kind := c.v.Steps[name]
-		for i, answer := range kind.Answers {
-			if answer == answerCancelled || answer == answerError || slices.Contains(kind.Answers[:i], answer) {
+		answers := c.v.Steps[name].answers()
+		for i, answer := range answers {
+			if answer == answerCancelled || answer == answerError || slices.Contains(answers[:i], answer) {
 				c.report(c.t.At, "bad-vocabulary", fmt.Sprintf("the program declares answer %q of step %s twice or as its own, and every step has cancelled and error", answer, name), "mend the step's declaration in the program")
 			}
 		}
-		if len(kind.Answers) == 0 {
+		if len(answers) == 0 {
 			c.report(c.t.At, "bad-vocabulary", fmt.Sprintf("the program declares step %s without any answer", name), "mend the step's declaration in the program")
 		}
 	}
@@ -136,17 +139,18 @@ func (c *checker) state(s *State) {
 
 // answers checks that every answer of the step is handled, and no other.
 func (c *checker) answers(s *State, kind StepKind) {
-	missing := slices.DeleteFunc(slices.Clone(kind.Answers), func(answer string) bool {
+	declared := kind.answers()
+	missing := slices.DeleteFunc(slices.Clone(declared), func(answer string) bool {
 		return slices.ContainsFunc(s.Answers, func(a Arrow) bool { return a.Answer.Text == answer })
 	})
 	for _, arrow := range s.Answers {
-		if slices.Contains(kind.Answers, arrow.Answer.Text) {
+		if slices.Contains(declared, arrow.Answer.Text) {
 			continue
 		}
 		// A handled answer that is only spelled wrong is one mistake and gets one problem.
 		near := problem.Nearest(arrow.Answer.Text, missing)
 		missing = slices.DeleteFunc(missing, func(answer string) bool { return answer == near })
-		c.report(arrow.Answer.At, "unknown-answer", fmt.Sprintf("state %s handles the answer %q, which step %s never gives", s.Name.Text, arrow.Answer.Text, s.Run.Text), didYouMean(near, kind.Answers))
+		c.report(arrow.Answer.At, "unknown-answer", fmt.Sprintf("state %s handles the answer %q, which step %s never gives", s.Name.Text, arrow.Answer.Text, s.Run.Text), didYouMean(near, declared))
 	}
 	for _, answer := range missing {
 		c.report(s.AnswersAt, "missing-answer", fmt.Sprintf("state %s does not say where %q leads, and step %s may answer it", s.Name.Text, answer, s.Run.Text), fmt.Sprintf("add `%s: STATE` or `%s: end NAME`", answer, answer))
@@ -226,8 +230,9 @@ func (c *checker) arguments(s *State, kind StepKind) {
 }
 
 // build makes the machine of a table that was found sound.
-func build(t *Table) *Machine {
+func build(t *Table, v Vocabulary) *Machine {
 	m := &Machine{
+		table: t, vocabulary: v,
 		name:   t.Machine.Text,
 		start:  t.Start.Text,
 		states: make(map[string]state, len(t.States)),
@@ -243,7 +248,9 @@ func build(t *Table) *Machine {
 		for _, arrow := range slices.Concat(s.Answers, t.Anywhere) {
 			rows = append(rows, fsm.EventDesc{Name: arrow.Answer.Text, Src: []string{s.Name.Text}, Dst: arrow.Target.state()})
 		}
-		m.states[s.Name.Text] = row(s)
+		made := row(s)
+		made.arrows = v.inOrder(s, t.Anywhere)
+		m.states[s.Name.Text] = made
 	}
 	for _, arrow := range t.Anywhere {
 		switch arrow.Answer.Text {
@@ -259,7 +266,7 @@ func build(t *Table) *Machine {
 
 // row makes a state ready to run.
 func row(s *State) state {
-	made := state{step: Step{State: s.Name.Text, Run: s.Run.Text}, answers: make(map[string]bool, len(s.Answers))}
+	made := state{at: s.Name.At, step: Step{State: s.Name.Text, Run: s.Run.Text}, answers: make(map[string]bool, len(s.Answers))}
 	for _, arrow := range s.Answers {
 		made.answers[arrow.Answer.Text] = true
 	}
@@ -272,6 +279,17 @@ func row(s *State) state {
 		}
 	}
 	return made
+}
+
+// inOrder gives the arrows of a state in the order in which its step declares its answers, and then what may
+// happen to any step.
+func (v Vocabulary) inOrder(s *State, anywhere []Arrow) []Arrow {
+	declared := v.Steps[s.Run.Text].answers()
+	arrows := slices.Clone(s.Answers)
+	slices.SortStableFunc(arrows, func(a, b Arrow) int {
+		return cmp.Compare(slices.Index(declared, a.Answer.Text), slices.Index(declared, b.Answer.Text))
+	})
+	return slices.Concat(arrows, anywhere)
 }
 
 // endState is the library's state that stands for an end. No state of a table is named so: a name has no

@@ -51,6 +51,19 @@ func (c *checker) onlyCancelled(end int) {
 	}
 }
 
+// endNames checks that every end is one that the program knows, when it closes the set.
+func (c *checker) endNames() {
+	if c.v.Ends == nil {
+		return
+	}
+	unused := slices.DeleteFunc(slices.Clone(c.v.Ends), func(name string) bool { _, ok := c.ends[name]; return ok })
+	for _, row := range c.t.Ends {
+		if !slices.Contains(c.v.Ends, row.End.Name) {
+			c.report(row.At, "unknown-end", fmt.Sprintf("%q is no end of the machine %s, so no metric, alert or promise knows it", row.End.Name, c.v.Machine), didYouMean(problem.Nearest(row.End.Name, unused), c.v.Ends))
+		}
+	}
+}
+
 // failures checks that every failure is one that the program can tell.
 func (c *checker) failures() {
 	for _, row := range c.t.Ends {

@@ -29,6 +29,8 @@ import (
 	"sync"
 
 	"github.com/looplab/fsm"
+
+	"example.com/bothy/engine/problem"
 )
 
 // Step is one step of a run as the table binds it.
@@ -78,6 +80,9 @@ func (e *PanicError) Unwrap() error {
 // Machine is a proven table, ready to run. It never changes, so that any number of goroutines may run it
 // at the same time.
 type Machine struct {
+	table      *Table
+	vocabulary Vocabulary
+
 	name      string
 	start     string
 	states    map[string]state
@@ -92,10 +97,18 @@ type Machine struct {
 type state struct {
 	step    Step
 	answers map[string]bool
+	arrows  []Arrow // where they lead, then cancelled and error
+	at      problem.Position
 }
 
 // Name is the machine's name.
 func (m *Machine) Name() string { return m.name }
+
+// Table is what was proven, with the places of its words. Read it, never write it.
+func (m *Machine) Table() *Table { return m.table }
+
+// Vocabulary is what the table was proven against. Read it, never write it.
+func (m *Machine) Vocabulary() Vocabulary { return m.vocabulary }
 
 // Ends are all ends of the table, in its order: the closed set of what Run and Broken give.
 func (m *Machine) Ends() []End { return append([]End(nil), m.ends...) }

@@ -4,14 +4,18 @@ package machine
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/bothy/definitions"
+	"example.com/bothy/engine/problem"
 )
 
 var update = flag.Bool("update", false, "write the golden files of this package anew")
@@ -34,63 +38,20 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// roundVocabulary is what the program behind round.yaml declares: the same as in the room that binds it.
-func roundVocabulary() Vocabulary {
-	return Vocabulary{
-		Machine: "round",
-		Steps: map[string]StepKind{
-			"lock_cursor":       {Answers: []string{"held", "taken", "missing"}},
-			"read_events":       {Answers: []string{"some", "none", "vanished", "ahead", "unfinalized"}},
-			"plan_round":        {Answers: []string{"contiguous", "expired", "hole"}},
-			"decide_recipients": {Answers: []string{"decided"}},
-			"insert_jobs":       {Answers: []string{"inserted"}},
-			"advance_cursor":    {Answers: []string{"advanced"}},
-		},
-		Failures: []string{"consumer_gap", "consumer_ahead", "error"},
-		Promises: roundPromises(),
-	}
-}
-
-func roundPromises() []Promise {
-	writes := []string{"insert_jobs", "advance_cursor"}
-	return []Promise{
-		{
-			Transaction: Commit, InOrder: true,
-			Passes: []string{"lock_cursor.held", "read_events.some", "plan_round", "decide_recipients", "insert_jobs", "advance_cursor"},
-		},
-		{Transaction: Commit, NeverPasses: []string{"plan_round.hole"}},
-		{End: "processed", Transaction: Commit, Passes: []string{"plan_round.contiguous"}, NeverPassesState: []string{"decide_rest"}, Next: AgainWhenFull, Edge: Settle},
-		{End: "lost", Transaction: Commit, Passes: []string{"plan_round.expired"}, PassesState: []string{"decide_rest"}, Next: AgainWhenFull, Edge: Settle, Log: LevelError},
-		{End: "idle", Passes: []string{"lock_cursor.held", "read_events.none"}, Next: Wait, Edge: Settle},
-		{End: "locked", Passes: []string{"lock_cursor.taken"}, Next: Wait, Edge: Unchanged},
-		{
-			End: "gap", Passes: []string{"lock_cursor.held", "read_events"}, Next: Wait, Failure: "consumer_gap",
-			NeverPasses: append([]string{"read_events.none", "read_events.ahead", "read_events.unfinalized"}, writes...),
-		},
-		{End: "ahead", Passes: []string{"read_events.ahead"}, NeverPasses: writes, Next: Wait, Failure: "consumer_ahead"},
-		{End: "unfinalized", Passes: []string{"read_events.unfinalized"}, NeverPasses: writes, Next: Wait, Edge: Unchanged},
-		{End: "stopped", Next: Stop, Edge: Unchanged},
-		{
-			End: "failed", Next: Wait, Failure: "error",
-			NeverPasses: []string{"read_events.vanished", "read_events.ahead", "read_events.unfinalized", "plan_round.hole"},
-		},
-	}
-}
-
 // doorVocabulary is a small machine for the cases: one step of each shape.
 func doorVocabulary() Vocabulary {
 	return Vocabulary{
 		Machine: "door",
 		Steps: map[string]StepKind{
-			"knock": {Answers: []string{"open", "shut"}},
-			"enter": {Answers: []string{"done"}},
-			"paint": {Answers: []string{"done"}, With: map[string]ArgumentKind{
+			"knock": {Does: "knocks at the door", Answers: []Answer{{"open", "somebody opens"}, {"shut", "nobody is in"}}},
+			"enter": {Does: "goes in", Without: "one would stay outside", Answers: []Answer{{Name: "done"}}},
+			"paint": {Answers: []Answer{{Name: "done"}}, With: map[string]ArgumentKind{
 				"colour": {Required: true, OneOf: []string{"green", "white"}},
 				"sides":  {List: true},
 			}},
 		},
 		Failures: []string{"stuck", "error"},
-		Promises: []Promise{{Transaction: Commit, NeverPasses: []string{"knock.shut"}}},
+		Promises: []Promise{{Transaction: Commit, NeverPasses: []string{"knock.shut"}, Why: "one would run into a shut door"}},
 	}
 }
 
@@ -105,34 +66,112 @@ func roundMachine(t testing.TB) *Machine {
 	return m
 }
 
-// TestProblems compares everything that is said about a table with mistakes. Each folder is one class of
-// mistake.
-func TestProblems(t *testing.T) {
-	tables, err := filepath.Glob("testdata/problems/*/table.yaml")
-	if err != nil || len(tables) == 0 {
+// folder reads the files *.yaml of a folder, named as they stand in it.
+func folder(t testing.TB, dir string) []Source {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []Source
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, Source{File: filepath.Base(name), Text: text})
+	}
+	return sources
+}
+
+// judge is what is said about the files of a folder: one table is read for the machine that it most likely
+// is, several files are checked together.
+func judge(sources []Source) problem.List {
+	if len(sources) == 1 && sources[0].File == "table.yaml" {
+		vocabulary := doorVocabulary()
+		if strings.Contains(string(sources[0].Text), "machine: round") {
+			vocabulary = roundVocabulary()
+		}
+		_, problems := Load("table.yaml", sources[0].Text, vocabulary)
+		return problems
+	}
+	return Check("folder", sources, doorVocabulary(), roundVocabulary()).Problems
+}
+
+// caseFolders are the folders of testdata/problems, each named after a code that it shows.
+func caseFolders(t testing.TB) []string {
+	t.Helper()
+	folders, err := filepath.Glob("testdata/problems/*")
+	if err != nil || len(folders) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}
-	for _, path := range tables {
-		folder := filepath.Dir(path)
-		t.Run(filepath.Base(folder), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
+	return folders
+}
+
+// TestProblems compares everything that is said about files with mistakes. Each folder is one class of
+// mistake.
+func TestProblems(t *testing.T) {
+	for _, dir := range caseFolders(t) {
+		code := filepath.Base(dir)
+		t.Run(code, func(t *testing.T) {
+			problems := judge(folder(t, dir))
+			if len(problems) == 0 {
+				t.Fatal("got no problem, want at least one")
 			}
-			vocabulary := doorVocabulary()
-			if strings.Contains(string(text), "machine: round") {
-				vocabulary = roundVocabulary()
-			}
-			m, problems := Load("table.yaml", text, vocabulary)
-			if problems.Errors() == 0 || m != nil {
-				t.Fatalf("got machine %v and %d problems, want no machine and at least one", m != nil, problems.Errors())
-			}
-			golden(t, filepath.Join(folder, "want.txt"), problems.Error()+"\n")
-			// A case is named after a problem that it shows.
-			if code := "[" + filepath.Base(folder) + "]"; !strings.Contains(problems.Error(), code) {
+			placed(t, problems)
+			golden(t, filepath.Join(dir, "want.txt"), problems.Error()+"\n")
+			if !hasCode(problems, code) {
 				t.Errorf("no problem has the code %s:\n%v", code, problems)
 			}
 		})
+	}
+}
+
+// TestKinds holds the list of codes to what is reported: every code of the source has a kind and a folder of
+// testdata/problems, and no kind stands for nothing.
+func TestKinds(t *testing.T) {
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reported := make(map[string]bool)
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "_test.go") || name == "kinds.go" {
+			continue
+		}
+		for _, word := range regexp.MustCompile(`"([a-z]+(?:-[a-z]+)+|cycle)"`).FindAllStringSubmatch(string(text), -1) {
+			reported[word[1]] = true
+		}
+	}
+	var listed []string
+	for _, k := range Kinds() {
+		listed = append(listed, k.Code)
+		if !strings.HasSuffix(k.Means, ".") || (k.Severity != problem.Error && k.Severity != problem.Warning) {
+			t.Errorf("kind %s: severity %d, means %q; want a severity and a sentence", k.Code, k.Severity, k.Means)
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(reported)), listed); diff != "" {
+		t.Errorf("the codes of the source are not those of Kinds, sorted (-source +Kinds):\n%s", diff)
+	}
+	severity := make(map[string]problem.Severity)
+	for _, k := range Kinds() {
+		severity[k.Code] = k.Severity
+	}
+	shown := map[string]bool{"bad-vocabulary": true} // a bug of the program, which no file can show
+	for _, dir := range caseFolders(t) {
+		shown[filepath.Base(dir)] = true
+		for _, p := range judge(folder(t, dir)) {
+			if severity[p.Code] != p.Severity {
+				t.Errorf("%s: severity %d is reported, and its kind says %d", p.Code, p.Severity, severity[p.Code])
+			}
+		}
+	}
+	if diff := cmp.Diff(listed, slices.Sorted(maps.Keys(shown))); diff != "" {
+		t.Errorf("the folders of testdata/problems are not those of Kinds (-Kinds +folders):\n%s", diff)
 	}
 }
 
@@ -159,9 +198,9 @@ func TestSoundTable(t *testing.T) {
 func TestBadVocabulary(t *testing.T) {
 	for name, kind := range map[string]StepKind{
 		"no answer":          {},
-		"an answer twice":    {Answers: []string{"done", "done"}},
-		"cancelled as own":   {Answers: []string{"done", "cancelled"}},
-		"an error as answer": {Answers: []string{"done", "error"}},
+		"an answer twice":    {Answers: []Answer{{Name: "done"}, {Name: "done"}}},
+		"cancelled as own":   {Answers: []Answer{{Name: "done"}, {Name: "cancelled"}}},
+		"an error as answer": {Answers: []Answer{{Name: "done"}, {Name: "error"}}},
 	} {
 		v := doorVocabulary()
 		v.Steps["enter"] = kind

@@ -16,7 +16,7 @@ import (
 // pickAnswers answers each step with one of its declared answers.
 func pickAnswers(v Vocabulary, pick int) StepFunc {
 	return func(_ context.Context, s Step) (string, error) {
-		answers := v.Steps[s.Run].Answers
+		answers := v.Steps[s.Run].answers()
 		return answers[pick%len(answers)], nil
 	}
 }

@@ -29,6 +29,7 @@ var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)$`)
 // reader walks the nodes of one file and collects the problems.
 type reader struct {
 	file     string
+	holds    string // what a file of this kind holds, for people: "table"
 	problems problem.List
 }
 
@@ -52,7 +53,7 @@ func (r *reader) report(at problem.Position, code, what, fix string) {
 func (r *reader) document(text []byte) *yaml.Node {
 	top := problem.Position{File: r.file, Line: 1, Col: 1}
 	if len(text) > maxText {
-		r.report(top, "too-large", fmt.Sprintf("the table has %d bytes and at most %d are read", len(text), maxText), "split the table or drop what does not belong to it")
+		r.report(top, "too-large", fmt.Sprintf("the file has %d bytes and at most %d are read", len(text), maxText), "drop what does not belong to it")
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -60,7 +61,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 	err := decoder.Decode(&doc)
 	switch {
 	case errors.Is(err, io.EOF), err == nil && len(doc.Content) == 0:
-		r.report(top, "empty-file", "the file holds no table", "write a table, beginning with `machine:`")
+		r.report(top, "empty-file", "the file is empty, and a file of this name holds "+r.holds, "begin it with `machine: NAME`")
 		return nil
 	case err != nil:
 		r.unreadable(err, text)
@@ -72,7 +73,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 	case err != nil:
 		r.unreadable(err, text)
 	default:
-		r.report(r.at(&second), "second-document", "the file holds a second document, and a file is one table", "keep one table, remove the line `---` and what follows it")
+		r.report(r.at(&second), "second-document", "the file holds a second document, and only one is read", "keep one, remove the line `---` and what follows it")
 	}
 	return doc.Content[0]
 }

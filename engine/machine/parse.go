@@ -25,7 +25,7 @@ const (
 // is never nil; it is whole only when the list is empty. Text of any kind is safe to pass: over 1 MiB it
 // is refused unread.
 func Parse(file string, text []byte) (*Table, problem.List) {
-	r := &reader{file: file}
+	r := &reader{file: file, holds: "a table"}
 	t := &Table{At: problem.Position{File: file, Line: 1, Col: 1}}
 	if n := r.document(text); n != nil {
 		r.table(n, t)

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,11 +73,110 @@ func (c *checker) promises(sound bool) {
 		if _, ok := stated[p.meaning()]; ok {
 			continue
 		}
-		c.report(c.t.PromisesAt, "missing-promise", fmt.Sprintf("the machine %s must promise %s, and the table does not", c.v.Machine, p), "add this promise as it stands here")
-		row := &PromiseRow{At: c.t.PromisesAt, Promise: p}
+		at := c.missing(p)
+		row := &PromiseRow{At: at, Promise: p}
 		if c.promiseWords(row) && sound {
 			c.prove(row)
 		}
+	}
+}
+
+// missing reports a promise that the program needs and the file does not state, at the row that seems to be
+// what was made of it.
+func (c *checker) missing(p Promise) problem.Position {
+	at, what := c.t.PromisesAt, fmt.Sprintf("the machine %s must promise %s, and the table does not", c.v.Machine, p)
+	fix := "add this promise as it stands here"
+	if row := c.altered(p); row != nil {
+		at = row.At
+		what += fmt.Sprintf(": this row is about the same paths and %s", p.against(row.Promise))
+		fix = "write the promise as it stands here; another one may stand beside it"
+	}
+	if p.Why != "" {
+		what += fmt.Sprintf("; without it, %s", p.Why)
+	}
+	c.report(at, "missing-promise", what, fix)
+	return at
+}
+
+// altered is the row about the same paths that most likely was this promise once, or nil. Of the rows about a
+// transaction, only one that shares a word counts: several promises may be about it.
+func (c *checker) altered(p Promise) *PromiseRow {
+	for i := range c.t.Promises {
+		row := &c.t.Promises[i]
+		other := row.Promise
+		if c.needed(row) != nil || other.End != p.End || (p.End == "" && other.Transaction != p.Transaction) {
+			continue
+		}
+		if p.End != "" || slices.ContainsFunc(p.lists(), func(l list) bool {
+			return slices.ContainsFunc(l.words, func(word string) bool { return slices.Contains(other.list(l.key), word) })
+		}) {
+			return row
+		}
+	}
+	return nil
+}
+
+// list is one list of a promise.
+type list struct {
+	key   string
+	words []string
+}
+
+// lists are the lists of a promise, in the order in which it is printed.
+func (p Promise) lists() []list {
+	return []list{
+		{keyPasses, p.Passes}, {keyNeverPasses, p.NeverPasses}, {keyPassesState, p.PassesState}, {keyNeverPassesState, p.NeverPassesState},
+	}
+}
+
+// list is one list of a promise by its key.
+func (p Promise) list(key string) []string {
+	for _, l := range p.lists() {
+		if l.key == key {
+			return l.words
+		}
+	}
+	return nil
+}
+
+// against says in words how another promise about the same paths differs.
+func (p Promise) against(other Promise) string {
+	without := func(some, all Promise) (words []string) {
+		for _, l := range all.lists() {
+			for _, word := range l.words {
+				if !slices.Contains(some.list(l.key), word) {
+					words = append(words, l.key+" "+word)
+				}
+			}
+		}
+		return words
+	}
+	lacks, more := without(other, p), without(p, other)
+	if p.InOrder && !other.InOrder {
+		lacks = append(lacks, "in_order")
+	}
+	for _, is := range []struct{ key, want, got string }{
+		{"transaction", string(p.Transaction), string(other.Transaction)},
+		{"next", string(p.Next), string(other.Next)},
+		{"edge", string(p.Edge), string(other.Edge)},
+		{"failure", p.Failure, other.Failure},
+		{"log", string(p.Log), string(other.Log)},
+	} {
+		switch {
+		case is.want == is.got:
+		case is.want != "":
+			lacks = append(lacks, is.key+" "+is.want)
+		default:
+			more = append(more, is.key+" "+is.got)
+		}
+	}
+	switch {
+	case len(lacks) > 0:
+		return "leaves out " + strings.Join(lacks, ", ")
+	case len(more) > 0:
+		return "adds " + strings.Join(more, ", ")
+	default:
+		return "has another order"
 	}
 }
 
@@ -88,7 +188,8 @@ func (row *PromiseRow) place(key string, i int) problem.Position {
 	return row.At
 }
 
-// promiseWords checks that a promise speaks about things that exist.
+// promiseWords checks that a promise speaks about things that exist, and says whether it can be proven. A state
+// that the table does not have is passed by no path, which is the very thing to prove.
 func (c *checker) promiseWords(row *PromiseRow) bool {
 	before := len(c.problems)
 	p := row.Promise
@@ -104,16 +205,17 @@ func (c *checker) promiseWords(row *PromiseRow) bool {
 		for i, word := range words {
 			step, answer, dotted := strings.Cut(word, ".")
 			if c.known(row, key, i, step, "step", sortedKeys(c.v.Steps)) && dotted {
-				c.known(row, key, i, answer, "answer of step "+step, c.v.Steps[step].Answers)
+				c.known(row, key, i, answer, "answer of step "+step, c.v.Steps[step].answers())
 			}
 		}
 	}
+	provable := len(c.problems) == before
 	for key, words := range map[string][]string{keyPassesState: p.PassesState, keyNeverPassesState: p.NeverPassesState} {
 		for i, word := range words {
 			c.known(row, key, i, word, "state", sortedKeys(c.states))
 		}
 	}
-	return len(c.problems) == before
+	return provable
 }
 
 // known reports a word of a promise that names nothing.
@@ -166,6 +268,7 @@ func (c *checker) proveEnds(row *PromiseRow) {
 		if e.End.Log != nil {
 			level = e.End.Log.Level
 		}
+		var wrong []string
 		for _, is := range []struct{ key, want, got string }{
 			{"transaction", string(p.Transaction), string(e.End.Transaction)},
 			{"next", string(p.Next), string(e.End.Next)},
@@ -173,21 +276,62 @@ func (c *checker) proveEnds(row *PromiseRow) {
 			{"failure", p.Failure, e.End.Failure},
 			{"log", string(p.Log), string(level)},
 		} {
-			if is.want == "" || is.want == is.got {
-				continue
+			if is.want != "" && is.want != is.got {
+				wrong = append(wrong, fmt.Sprintf("%s %s instead of %s", is.key, cmp.Or(is.got, none), is.want))
 			}
-			got := "none"
-			if is.got != "" {
-				got = is.got
-			}
-			c.report(row.At, "broken-promise", fmt.Sprintf("the promise %s is broken: end %s (line %d) has %s %s", p, e.End.Name, e.At.Line, is.key, got), fmt.Sprintf("mend end %s, or the promise when it is wrong", e.End.Name))
+		}
+		if len(wrong) > 0 {
+			c.broken(row, e.At, fmt.Sprintf("end %s (line %d) has %s", e.End.Name, e.At.Line, strings.Join(wrong, ", ")), c.why(row), "mend end "+e.End.Name, "")
 		}
 	}
 }
 
 // hold walks every path and reports the shortest one that the monitor finds broken.
 func (c *checker) hold(row *PromiseRow, m monitor) {
-	if path, ok := c.counterexample(row.Promise, m); ok {
-		c.report(row.At, "broken-promise", fmt.Sprintf("the promise %s is broken: a path %s", row.Promise, m.says), "mend a row of this path, or the promise when it is wrong"+c.tell(path))
+	path, ok := c.counterexample(row.Promise, m)
+	if !ok {
+		return
 	}
+	at := m.fault(c, path)
+	why := c.why(row)
+	if at.without != "" && c.t.Ends[path[len(path)-1].end].End.Transaction == Commit {
+		// What the missing step is for says more than the promise as a whole.
+		why = at.without
+	}
+	c.broken(row, c.t.States[path[at.leg].state].Name.At, "a path "+at.says, why, "mend a row of this path", "; the path is"+explain(c.t, c.v, c.path(path), at.leg))
+}
+
+// why is what a broken promise costs, or "": the program says it of its own promises, also when the file
+// states them.
+func (c *checker) why(row *PromiseRow) string {
+	if p := c.needed(row); p != nil {
+		return p.Why
+	}
+	return ""
+}
+
+// needed is the promise of the program that the row states, or nil.
+func (c *checker) needed(row *PromiseRow) *Promise {
+	meaning := row.Promise.meaning()
+	for i := range c.v.Promises {
+		if c.v.Promises[i].meaning() == meaning {
+			return &c.v.Promises[i]
+		}
+	}
+	return nil
+}
+
+// broken reports a broken promise: what happens instead, what that would cost, the row at fault, and the
+// path there.
+func (c *checker) broken(row *PromiseRow, also problem.Position, instead, why, fix, path string) {
+	what := fmt.Sprintf("the promise %s is broken: %s", row.Promise, instead)
+	if why != "" {
+		what += "; if this table ran, " + why
+	}
+	if c.needed(row) == nil {
+		fix += ", or the promise when it is wrong"
+	} else {
+		fix += "; this promise itself cannot be changed"
+	}
+	c.problems = append(c.problems, problem.Problem{At: row.At, Also: also, Severity: problem.Error, Code: "broken-promise", What: what, Fix: fix + path})
 }

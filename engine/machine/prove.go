@@ -13,7 +13,8 @@ import (
 // alike: looking at each such pair once is the same as walking every path, and stays fast where the
 // paths are more than anyone could count.
 type monitor struct {
-	says string // what a broken path does: "never passes insert_jobs"
+	// fault reads off a broken path what is wrong with it, and where.
+	fault func(c *checker, path []leg) fault
 	// completed is the memory after a state whose step answered.
 	completed func(memory int, s *State, answer string) int
 	// brokeOff is the memory after a state whose step was cancelled or broke with an error: whether it
@@ -22,13 +23,47 @@ type monitor struct {
 	broken   func(memory int) bool
 }
 
+// fault is what is wrong with a path.
+type fault struct {
+	says    string // what the path does: "never passes insert_jobs"
+	without string // what a path costs that lacks the step it should have passed; or ""
+	leg     int    // where on the path it shows
+}
+
+// lacking is the fault of a path that should have passed something, seen where it ends.
+func lacking(word string) func(*checker, []leg) fault {
+	return func(c *checker, path []leg) fault {
+		last := path[len(path)-1]
+		if step := c.t.States[last.state].Run.Text; last.off && step == stepOf(word) {
+			return fault{fmt.Sprintf("breaks off in %s, which may have done its work or not", step), "", len(path) - 1}
+		}
+		return fault{"never passes " + word, c.without(stepOf(word), path), len(path) - 1}
+	}
+}
+
+// without is what it costs that the path never runs the step; "" when it does, and only answers otherwise.
+func (c *checker) without(step string, path []leg) string {
+	if slices.ContainsFunc(path, func(l leg) bool { return c.t.States[l.state].Run.Text == step }) {
+		return ""
+	}
+	return c.v.Steps[step].Without
+}
+
+// passing is the fault of a path that does what it must not, seen where it does.
+func passing(says string, does func(s *State, l leg) bool) func(*checker, []leg) fault {
+	return func(c *checker, path []leg) fault {
+		at := slices.IndexFunc(path, func(l leg) bool { return does(&c.t.States[l.state], l) })
+		return fault{says, "", max(at, 0)}
+	}
+}
+
 // is reports whether a word of a promise, `step` or `step.answer`, speaks of this step with this answer.
 func is(word, step, answer string) bool { return word == step || word == step+"."+answer }
 
 // passes breaks on a walk on which the step did not complete.
 func passes(word string) monitor {
 	return monitor{
-		says: "does not pass " + word,
+		fault: lacking(word),
 		completed: func(memory int, s *State, answer string) int {
 			if is(word, s.Run.Text, answer) {
 				return 1
@@ -43,7 +78,7 @@ func passes(word string) monitor {
 // neverPasses breaks on a walk on which the step ran, even when it broke off.
 func neverPasses(word string) monitor {
 	m := passes(word)
-	m.says = "passes " + word
+	m.fault = passing("passes "+word, func(s *State, l leg) bool { return word == s.Run.Text || (!l.off && is(word, s.Run.Text, l.answer)) })
 	m.brokeOff = func(memory int, s *State) int {
 		// A step that broke off gave no answer, so it is not `step.answer`.
 		if word == s.Run.Text {
@@ -58,7 +93,7 @@ func neverPasses(word string) monitor {
 // passesState breaks on a walk on which the state did not complete.
 func passesState(name string) monitor {
 	return monitor{
-		says: "does not pass the state " + name,
+		fault: func(_ *checker, path []leg) fault { return fault{"never passes the state " + name, "", len(path) - 1} },
 		completed: func(memory int, s *State, _ string) int {
 			if s.Name.Text == name {
 				return 1
@@ -73,7 +108,7 @@ func passesState(name string) monitor {
 // neverPassesState breaks on a walk that comes to the state.
 func neverPassesState(name string) monitor {
 	m := passesState(name)
-	m.says = "passes the state " + name
+	m.fault = passing("passes the state "+name, func(s *State, _ leg) bool { return s.Name.Text == name })
 	m.brokeOff = func(memory int, s *State) int { return m.completed(memory, s, "") }
 	m.broken = func(memory int) bool { return memory == 1 }
 	return m
@@ -84,10 +119,10 @@ func neverPassesState(name string) monitor {
 func inOrder(words []string) monitor {
 	wrong := len(words) + 1
 	listed := func(step string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { name, _, _ := strings.Cut(w, "."); return name == step })
+		return slices.ContainsFunc(words, func(w string) bool { return stepOf(w) == step })
 	}
 	return monitor{
-		says: "does not pass exactly these steps in this order",
+		fault: func(c *checker, path []leg) fault { return outOfOrder(c, path, words, listed) },
 		completed: func(memory int, s *State, answer string) int {
 			switch {
 			case memory == wrong || !listed(s.Run.Text):
@@ -106,6 +141,43 @@ func inOrder(words []string) monitor {
 		},
 		broken: func(memory int) bool { return memory != len(words) },
 	}
+}
+
+// stepOf is the step that a word of a promise speaks of.
+func stepOf(word string) string {
+	step, _, _ := strings.Cut(word, ".")
+	return step
+}
+
+// outOfOrder finds the first place where a path does not do the next of the listed steps.
+func outOfOrder(c *checker, path []leg, words []string, listed func(string) bool) fault {
+	done := 0
+	// due is what a path lacks whose next listed step is another one, or none.
+	due := func(at int, instead string) fault {
+		step := stepOf(words[done])
+		comes := slices.ContainsFunc(path[at:], func(l leg) bool { return c.t.States[l.state].Run.Text == step })
+		if comes {
+			return fault{fmt.Sprintf("%s where %s is due", instead, words[done]), "", at}
+		}
+		return fault{"never passes " + words[done], c.without(step, path), at}
+	}
+	for i, l := range path {
+		step := c.t.States[l.state].Run.Text
+		switch {
+		case !listed(step):
+		case l.off:
+			return fault{fmt.Sprintf("breaks off in %s, which may have done its work or not", step), "", i}
+		case done < len(words) && is(words[done], step, l.answer):
+			done++
+		case done < len(words) && stepOf(words[done]) == step:
+			return fault{fmt.Sprintf("passes %s.%s where %s is due", step, l.answer, words[done]), "", i}
+		case slices.ContainsFunc(words[:done], func(w string) bool { return stepOf(w) == step }):
+			return fault{fmt.Sprintf("passes %s once more", step), "", i}
+		default:
+			return due(i, "passes "+step)
+		}
+	}
+	return due(len(path)-1, "ends")
 }
 
 // leg is one step of a counterexample.
@@ -177,29 +249,18 @@ func (c *checker) counterexample(p Promise, m monitor) ([]leg, bool) {
 	return nil, false
 }
 
-// tell prints a counterexample: one line for each state, and the end.
-func (c *checker) tell(path []leg) string {
-	var b strings.Builder
-	b.WriteString("; the path is")
-	for _, l := range path {
+// path is a counterexample as a walk of the table.
+func (c *checker) path(legs []leg) Path {
+	var p Path
+	for _, l := range legs {
 		s := &c.t.States[l.state]
-		fmt.Fprintf(&b, "\n        line %d: state %s runs %s, which ", s.Name.At.Line, s.Name.Text, s.Run.Text)
-		switch {
-		case !l.off:
-			b.WriteString("answers " + l.answer)
-		case l.answer == answerCancelled:
-			b.WriteString("is cancelled")
-		default:
-			b.WriteString("breaks with an error")
-		}
-		if l.end < 0 {
-			continue
+		p.Legs = append(p.Legs, Leg{Step: row(s).step, Line: s.Name.At.Line, Answer: l.answer})
+		if l.end >= 0 {
+			p.End = c.t.Ends[l.end].End
 		}
 		if l.lost >= 0 {
-			fmt.Fprintf(&b, "\n        line %d: end %s, whose commit fails", c.t.Ends[l.lost].At.Line, c.t.Ends[l.lost].End.Name)
+			p.Meant = &c.t.Ends[l.lost].End
 		}
-		end := c.t.Ends[l.end]
-		fmt.Fprintf(&b, "\n        line %d: end %s, transaction %s", end.At.Line, end.End.Name, end.End.Transaction)
 	}
-	return b.String()
+	return p
 }

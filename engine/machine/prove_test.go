@@ -16,7 +16,7 @@ func TestProverAgainstEveryPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) // the same tables in every run
 	v := doorVocabulary()
 	v.Promises = nil
-	v.Steps["paint"] = StepKind{Answers: []string{"done"}}
+	v.Steps["paint"] = StepKind{Answers: []Answer{{Name: "done"}}}
 	broken, kept := 0, 0
 	for range 3000 {
 		text := randomTable(random)

@@ -72,7 +72,7 @@ func truthTable(m *Machine, v Vocabulary) string {
 			b.WriteString("\n")
 			return
 		}
-		for _, answer := range append(append([]string(nil), v.Steps[open].Answers...), answerCancelled, answerError) {
+		for _, answer := range append(append([]string(nil), v.Steps[open].answers()...), answerCancelled, answerError) {
 			walk(append(append([]string(nil), taken...), answer))
 		}
 	}
@@ -336,7 +336,7 @@ func TestLibraryErrorEndsTheRun(t *testing.T) {
 		}
 	}
 	step, _ := script(goodRound...)
-	got := build(table).Run(t.Context(), step)
+	got := build(table, roundVocabulary()).Run(t.Context(), step)
 	if got.End.Name != "failed" || got.Err == nil || !strings.Contains(got.Err.Error(), `answer "contiguous" in state plan`) {
 		t.Errorf("got end %s with %v, want failed with the answer and the state", got.End.Name, got.Err)
 	}

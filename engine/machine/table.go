@@ -92,14 +92,21 @@ type Promise struct {
 	Edge    Edge
 	Failure string
 	Log     Level
+
+	// Why is what goes wrong for the user when a table breaks the promise, as the end of a sentence: "events
+	// would be lost". Only the program says it; a promise of the file alone has none.
+	Why string
 }
 
-// Vocabulary is what a table may say: the steps that the program behind it has, the failures that it
-// can tell, and what every such table must promise.
+// Vocabulary is what a table may say: the steps that the program behind it has, the ends and the failures
+// that it can tell, and what every such table must promise.
 type Vocabulary struct {
 	Machine  string
 	Steps    map[string]StepKind // by name
 	Failures []string
+	// Ends closes the set of ends, since metrics and alerts name them and each has its promises: a table with
+	// an end of another name could come there past all of them. Nil leaves the names to the table.
+	Ends []string
 	// Promises are proven whether or not the file states them, and the file must state them: what a
 	// table holds to is read in the table, and cannot be edited away there.
 	Promises []Promise
@@ -107,13 +114,37 @@ type Vocabulary struct {
 
 // StepKind is what a step declares about itself.
 type StepKind struct {
-	Answers []string                // all of them; never cancelled or error, which every step has
+	Does    string                  // what it does, as the end of a sentence: "locks the consumer's cursor row"
+	Without string                  // what goes wrong on a path that should run it and does not: "its jobs would be lost"; may be empty
+	Answers []Answer                // all of them; never cancelled or error, which every step has
 	With    map[string]ArgumentKind // the arguments it takes; nil for none
 }
+
+// Answer is one word that a step may answer, and what it means: "this round owns the consumer".
+type Answer struct{ Name, Means string }
 
 // ArgumentKind is what a step declares about one argument.
 type ArgumentKind struct {
 	Required bool
 	List     bool     // a list of words is accepted, not only one word
 	OneOf    []string // the words that are accepted; nil for any
+}
+
+// answers are the words of a step, in the order in which it declares them.
+func (k StepKind) answers() []string {
+	names := make([]string, len(k.Answers))
+	for i, a := range k.Answers {
+		names[i] = a.Name
+	}
+	return names
+}
+
+// means is what an answer of the step says to a person, or "".
+func (k StepKind) means(answer string) string {
+	for _, a := range k.Answers {
+		if a.Name == answer {
+			return a.Means
+		}
+	}
+	return ""
 }

@@ -348,7 +348,7 @@ func TestAppendNotifiesOnce(t *testing.T) {
 		t.Errorf("payloads of two transactions (-want +got):\n%s", diff)
 	}
 	o := options(db)
-	o.NotifyOff = true
+	o.Notify = new(bool)
 	if report := migrate(t, o); report.NotifyTurned != "off" {
 		t.Errorf("notifications: got %q, want turned off", report.NotifyTurned)
 	}

@@ -47,6 +47,9 @@ func CheckSchema(ctx context.Context, conn Querier, schema, jobsSchema string) e
 	if err := applied.check(schema, all); err != nil {
 		return err
 	}
+	if err := checkRows(ctx, conn, schema); err != nil {
+		return Explain(err)
+	}
 	if err := checkCounter(ctx, conn, schema); err != nil {
 		return Explain(err)
 	}
@@ -131,17 +134,63 @@ func (a appliedMigrations) lacking(all []migration) []string {
 	return files
 }
 
-// refuseOldBinary stops an old engine from working on a database that has outgrown it.
-func (m *migrator) refuseOldBinary(ctx context.Context) error {
-	applied, err := readApplied(ctx, m.conn, m.o.Schema)
-	if err != nil {
-		return err
-	}
-	return applied.tooOld(m.o.Schema, m.all)
+// MissingRowError says that a table which holds one row for the whole installation is empty.
+type MissingRowError struct {
+	Table string // qualified and quoted
+	Holds string // what its row is
+	Fix   string
 }
 
-// checkCounter refuses a log with events above its counter: a partial restore leaves one behind, and every
-// append would fail on a number that is taken.
+func (e *MissingRowError) Error() string {
+	return fmt.Sprintf("the table %s is empty: its one row is %s, and nothing runs without it (a partial restore leaves it so): %s", e.Table, e.Holds, e.Fix)
+}
+
+// checkRows refuses a schema whose counter or identity is gone. Every read of a round joins both, so a round
+// would take their absence for that of its cursor.
+func checkRows(ctx context.Context, conn Querier, schema string) error {
+	if err := checkCounterRow(ctx, conn, schema); err != nil {
+		return err
+	}
+	table := quote(schema) + ".instance"
+	return checkRow(ctx, conn, MissingRowError{
+		Table: table, Holds: "the identity of the installation",
+		Fix: "bring it back from the backup, or run `engine migrate up`, which makes a new one: jobs then carry another epoch",
+	})
+}
+
+func checkCounterRow(ctx context.Context, conn Querier, schema string) error {
+	in := quote(schema) + "."
+	return checkRow(ctx, conn, MissingRowError{
+		Table: in + "event_seq", Holds: "the counter of the event log",
+		Fix: fmt.Sprintf("have the owner run: INSERT INTO %[1]sevent_seq (seq, upper_bound) SELECT greatest((SELECT max(seq) FROM %[1]sevent_log), (SELECT max(last_seq) FROM %[1]sevent_consumer_cursors), 0), coalesce((SELECT max(after) FROM %[1]sevent_log_partitions()), 1)", in),
+	})
+}
+
+func checkRow(ctx context.Context, conn Querier, absent MissingRowError) error {
+	var exists bool
+	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+absent.Table+`)`).Scan(&exists)
+	if err != nil {
+		return failed("look for "+absent.Holds, err)
+	}
+	if !exists {
+		return &absent
+	}
+	return nil
+}
+
+// CounterBehindError says that the log holds numbers that its counter has not given: a partial restore leaves
+// them so, and every append fails on a number that is taken.
+type CounterBehindError struct {
+	Schema           string
+	Counter, Highest int64
+}
+
+func (e *CounterBehindError) Error() string {
+	return fmt.Sprintf("the event log holds number %d and its counter stands at %d: a restore left them apart, and appending fails until the owner runs: UPDATE %s.event_seq SET seq = %d",
+		e.Highest, e.Counter, quote(e.Schema), e.Highest)
+}
+
+// checkCounter refuses a log with events above its counter.
 func checkCounter(ctx context.Context, conn Querier, schema string) error {
 	var head, highest int64
 	err := conn.QueryRow(ctx, fmt.Sprintf(`SELECT c.seq, coalesce((SELECT max(l.seq) FROM %[1]s.event_log l WHERE l.seq > c.seq), c.seq)
@@ -150,8 +199,7 @@ FROM %[1]s.event_seq c`, quote(schema))).Scan(&head, &highest)
 		return failed("read the counter of the event log", err)
 	}
 	if highest > head {
-		return fmt.Errorf("the event log holds number %d and its counter stands at %d: a restore left them apart, and appending fails until the owner runs: UPDATE %s.event_seq SET seq = %d",
-			highest, head, quote(schema), highest)
+		return &CounterBehindError{Schema: schema, Counter: head, Highest: highest}
 	}
 	return nil
 }

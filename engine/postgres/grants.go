@@ -4,7 +4,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -18,8 +18,23 @@ type right struct {
 	role   string
 }
 
+// Need is something that the roles lack and that has to be given to them.
+type Need struct {
+	Do    string // the statement to run, or what else to do
+	Role  string // who lacks it; empty when it is no right
+	Stops bool   // the engine cannot start without it; else only its restore guard is blind
+}
+
+// need is a right as somebody who lacks it sees it.
+func (r right) need(stops bool) Need { return Need{Do: r.sql(), Role: r.role, Stops: stops} }
+
 func (r right) sql() string {
 	return "GRANT " + r.verbs + " ON " + r.kind + " " + r.object + " TO " + quote(r.role)
+}
+
+// stopping keeps what the engine cannot start without.
+func stopping(needs []Need) []Need {
+	return slices.DeleteFunc(slices.Clone(needs), func(n Need) bool { return !n.Stops })
 }
 
 const (
@@ -33,7 +48,7 @@ const (
 func rights(schema, app string, producers []string) []right {
 	in := func(name string) string { return quote(schema) + "." + name }
 	all := []right{{"SCHEMA", quote(schema), "USAGE", app}}
-	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_stage", "event_consumer_cursors"} {
+	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors"} {
 		all = append(all, right{"TABLE", in(table), "SELECT", app})
 	}
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
@@ -57,37 +72,37 @@ func jobsRights(schema, app string) []right {
 	return []right{
 		{"SCHEMA", quote(schema), "USAGE", app},
 		{"TABLE", in("river_job"), "SELECT, INSERT", app},
-		{"SEQUENCE", in("river_job_id_seq"), "USAGE, SELECT", app},
+		{"SEQUENCE", in("river_job_id_seq"), "USAGE", app},
 		{"TABLE", in("river_migration"), "SELECT", app},
-		{"TABLE", in("river_queue"), "SELECT", app},
 	}
 }
 
 // identityRights read which server this is. PUBLIC has them unless the server was hardened.
 func identityRights(app string) []right {
 	var all []right
-	for _, function := range []string{
-		"pg_control_system()", "pg_control_checkpoint()", "pg_control_recovery()",
-		"pg_current_wal_lsn()", "pg_walfile_name(pg_lsn)",
-	} {
+	for _, function := range []string{"pg_control_system()", "pg_current_wal_lsn()", "pg_walfile_name(pg_lsn)"} {
 		all = append(all, right{"FUNCTION", "pg_catalog." + function, "EXECUTE", app})
 	}
 	return all
 }
 
-// missing keeps the rights that a role does not have.
-func missing(ctx context.Context, conn Querier, all []right) ([]right, error) {
+// sqlHas asks for one verb of a right. Each is NULL when there is no such object.
+var sqlHas = map[string]string{
+	"SCHEMA":   `SELECT pg_catalog.has_schema_privilege($1::name, pg_catalog.to_regnamespace($2), $3)`,
+	"TABLE":    `SELECT pg_catalog.has_table_privilege($1::name, pg_catalog.to_regclass($2), $3)`,
+	"SEQUENCE": `SELECT pg_catalog.has_sequence_privilege($1::name, pg_catalog.to_regclass($2), $3)`,
+	"FUNCTION": `SELECT pg_catalog.has_function_privilege($1::name, pg_catalog.to_regprocedure($2), $3)`,
+}
+
+// missing keeps the rights that a role does not have. On what does not exist nobody has a right but owner,
+// whose it will be.
+func missing(ctx context.Context, conn Querier, all []right, owner string) ([]right, error) {
 	var lacking []right
 	for _, r := range all {
 		for verb := range strings.SplitSeq(r.verbs, ", ") {
-			var has bool
-			check := fmt.Sprintf(`SELECT pg_catalog.has_%s_privilege($1::name, $2::text, $3)`, strings.ToLower(r.kind))
-			object := r.object
-			if r.kind == "SCHEMA" {
-				check = `SELECT pg_catalog.has_schema_privilege($1::name, pg_catalog.to_regnamespace($2), $3)`
-			}
-			if err := conn.QueryRow(ctx, check, r.role, object, verb).Scan(&has); err != nil {
-				return nil, failed("ask for the rights of the role "+r.role, err)
+			has, err := r.has(ctx, conn, verb, owner)
+			if err != nil {
+				return nil, err
 			}
 			if !has {
 				lacking = append(lacking, r)
@@ -98,9 +113,24 @@ func missing(ctx context.Context, conn Querier, all []right) ([]right, error) {
 	return lacking, nil
 }
 
+func (r right) has(ctx context.Context, conn Querier, verb, owner string) (bool, error) {
+	var has *bool
+	err := conn.QueryRow(ctx, sqlHas[r.kind], r.role, r.object, verb).Scan(&has)
+	switch {
+	case sqlState(err) == codeInsufficientRight:
+		return false, nil // who asks may not look into the schema, and asks for itself
+	case err != nil:
+		return false, failed("ask for the rights of the role "+r.role, err)
+	case has == nil:
+		return r.role == owner, nil
+	default:
+		return *has, nil
+	}
+}
+
 // grant gives the rights that are missing, and reports those that this role cannot give.
 func (m *migrator) grant(ctx context.Context) error {
-	lacking, err := missing(ctx, m.conn, rights(m.o.Schema, m.report.App, m.o.Producers))
+	lacking, err := missing(ctx, m.conn, rights(m.o.Schema, m.report.App, m.o.Producers), m.report.Owner)
 	if err != nil {
 		return err
 	}
@@ -117,11 +147,11 @@ func (m *migrator) grant(ctx context.Context) error {
 	if err := m.grantJobs(ctx); err != nil {
 		return err
 	}
-	lacking, err = missing(ctx, m.conn, identityRights(m.report.App))
+	lacking, err = missing(ctx, m.conn, identityRights(m.report.App), "")
 	if err != nil {
 		return err
 	}
-	return m.grantOrReport(ctx, lacking, m.o.Bootstrap)
+	return m.grantOrReport(ctx, lacking, m.o.Bootstrap, false)
 }
 
 // grantJobs gives the app its rights on River's tables when they are ours to give.
@@ -133,40 +163,46 @@ func (m *migrator) grantJobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state.version < lineColumn {
-		m.report.Missing = append(m.report.Missing, state.advice(m.o.JobsSchema))
-		return nil
-	}
-	lacking, err := missing(ctx, m.conn, jobsRights(m.o.JobsSchema, m.report.App))
+	needed, err := jobsNeeded()
 	if err != nil {
 		return err
 	}
-	return m.grantOrReport(ctx, lacking, m.o.JobsMigrate || m.o.Bootstrap)
+	if state.version < needed {
+		m.report.Missing = append(m.report.Missing, Need{Do: state.advice(m.o.JobsSchema), Stops: true})
+	}
+	if state.version < lineColumn {
+		return nil // its tables are not there, or of another age
+	}
+	lacking, err := missing(ctx, m.conn, jobsRights(m.o.JobsSchema, m.report.App), "")
+	if err != nil {
+		return err
+	}
+	return m.grantOrReport(ctx, lacking, m.o.JobsMigrate || m.o.Bootstrap, true)
 }
 
 // grantOrReport tries to grant as the connecting role, and reports what was not possible: the owner of
-// these objects is somebody else, and the engine can do much of its work without them.
-func (m *migrator) grantOrReport(ctx context.Context, lacking []right, try bool) error {
+// these objects is somebody else. stops says whether the engine cannot start without them.
+func (m *migrator) grantOrReport(ctx context.Context, lacking []right, try, stops bool) error {
 	for _, r := range lacking {
 		if !try {
-			m.report.Missing = append(m.report.Missing, r.sql())
+			m.report.Missing = append(m.report.Missing, r.need(stops))
 			continue
 		}
 		err := retried(ctx, func() error { _, err := m.conn.Exec(ctx, r.sql()); return err })
 		switch {
 		case sqlState(err) == codeInsufficientRight:
-			m.report.Missing = append(m.report.Missing, r.sql())
+			m.report.Missing = append(m.report.Missing, r.need(stops))
 			continue
 		case err != nil:
 			return failed("grant a right", err)
 		}
 		// A role without the right to grant gets a warning, not an error.
-		still, err := missing(ctx, m.conn, []right{r})
+		still, err := missing(ctx, m.conn, []right{r}, "")
 		if err != nil {
 			return err
 		}
 		if len(still) > 0 {
-			m.report.Missing = append(m.report.Missing, r.sql())
+			m.report.Missing = append(m.report.Missing, r.need(stops))
 			continue
 		}
 		m.report.Grants = append(m.report.Grants, r.sql())

@@ -3,10 +3,13 @@
 package postgres
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 // instanceSQL makes the one row of a new installation. The epoch is random and carries its time of birth;
@@ -31,7 +34,89 @@ func identitySQL(schema string) string {
 }
 
 // notifySQL turns notifications on or off, and writes nothing when they are as they should be.
-func notifySQL(o MigrateOptions) string {
-	on := strconv.FormatBool(!o.NotifyOff)
-	return `UPDATE ` + quote(o.Schema) + `.event_seq SET notify = ` + on + ` WHERE notify <> ` + on
+func notifySQL(schema string, on bool) string {
+	value := strconv.FormatBool(on)
+	return `UPDATE ` + quote(schema) + `.event_seq SET notify = ` + value + ` WHERE notify <> ` + value
+}
+
+// makeInstance gives a new installation its identity, and fills what could not be read before.
+func (m *migrator) makeInstance(ctx context.Context) error {
+	insert, err := instanceSQL(m.o)
+	if err != nil {
+		return err
+	}
+	table := quote(m.o.Schema) + ".instance"
+	err = m.asOwner(ctx, "write the identity of the installation", func(tx pgx.Tx) error {
+		var exists, used bool
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+table+`), EXISTS (SELECT FROM `+quote(m.o.Schema)+`.event_consumer_cursors)`).Scan(&exists, &used)
+		if err != nil || exists {
+			return err
+		}
+		if used {
+			m.report.Notes = append(m.report.Notes, "the table instance was empty although consumers have cursors: the installation has a new identity, and jobs get another epoch from now on")
+		}
+		m.report.Instance = true
+		_, err = tx.Exec(ctx, insert)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	state, err := readInstallation(ctx, m.conn, m.o.Schema)
+	if err != nil {
+		return err
+	}
+	if m.o.Environment != "" && state.Environment != m.o.Environment {
+		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the database says environment %q, the configuration %q: nothing was changed", state.Environment, m.o.Environment))
+	}
+	if state.Known || !state.Readable {
+		return nil // without the right, the grants say what is missing
+	}
+	if _, err := m.conn.Exec(ctx, identitySQL(m.o.Schema)); err != nil {
+		return failed("store the identity of the server", err)
+	}
+	m.report.Instance = true
+	return nil
+}
+
+func (m *migrator) setNotify(ctx context.Context) error {
+	if m.o.Notify == nil {
+		return nil
+	}
+	on := *m.o.Notify
+	return m.asOwner(ctx, "switch notifications", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, notifySQL(m.o.Schema, on))
+		if err == nil && tag.RowsAffected() > 0 {
+			m.report.NotifyTurned = onOff(on)
+			m.logf("notifications turned %s", m.report.NotifyTurned)
+		}
+		return err
+	})
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// readInstallation compares the stored identity with the server's in the database: only there are both read
+// by one snapshot.
+func readInstallation(ctx context.Context, conn Querier, schema string) (Installation, error) {
+	i := Installation{Same: true}
+	if err := conn.QueryRow(ctx, sqlMayReadIdentity).Scan(&i.Readable); err != nil {
+		return i, failed("ask for the right to read the identity of the server", err)
+	}
+	same := `true`
+	if i.Readable {
+		same = `coalesce(pg_system_identifier = ` + sqlSystem + `, true) AND coalesce(pg_timeline_id = CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_timeline_id ELSE ` + sqlTimeline + ` END, true)`
+	}
+	err := conn.QueryRow(ctx, `SELECT environment, pg_system_identifier IS NOT NULL AND pg_timeline_id IS NOT NULL, `+same+` FROM `+quote(schema)+`.instance`).
+		Scan(&i.Environment, &i.Known, &i.Same)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return i, nil
+	}
+	i.Exists = err == nil
+	return i, failed("read the identity of the installation", err)
 }

@@ -149,12 +149,12 @@ func (m *migrator) jobsOwner(ctx context.Context, state jobsState) (string, erro
 		return "", err
 	}
 	need := right{"SCHEMA", quote(m.o.JobsSchema), "USAGE, CREATE", m.report.Owner}
-	lacking, err := missing(ctx, m.conn, []right{need})
+	lacking, err := missing(ctx, m.conn, []right{need}, "")
 	if err != nil || len(lacking) == 0 {
 		return m.report.Owner, err
 	}
 	before := len(m.report.Missing)
-	if err := m.grantOrReport(ctx, lacking, m.o.Bootstrap); err != nil {
+	if err := m.grantOrReport(ctx, lacking, m.o.Bootstrap, true); err != nil {
 		return "", err
 	}
 	if len(m.report.Missing) > before {

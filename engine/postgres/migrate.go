@@ -4,7 +4,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -36,8 +35,9 @@ type MigrateOptions struct {
 	PartitionSize int64
 	// PartitionsAhead is how many whole partitions are kept above the one being filled; 0 is 4.
 	PartitionsAhead int
-	// NotifyOff stops appending transactions from sending NOTIFY. Consumers then wake by polling only.
-	NotifyOff bool
+	// Notify says whether an appending transaction sends NOTIFY; without it, consumers wake by polling only.
+	// Nil leaves it as the database has it: on, unless somebody turned it off there.
+	Notify *bool
 	// Environment is written to a new installation and never changed afterwards.
 	Environment string
 	// JobsSchema is where River's tables are; JobsMigrate allows to create and migrate them. Empty: they
@@ -66,8 +66,8 @@ type Report struct {
 	Grants       []string // statements that were run
 	Instance     bool     // the installation got its identity
 	NotifyTurned string   // "on" or "off" when it changed
-	// Missing are statements that an administrator has to run, since this role may not.
-	Missing []string
+	// Missing is what this role may not do and an administrator has to.
+	Missing []Need
 	// Notes are facts that a person should know and that stop nothing.
 	Notes []string
 }
@@ -77,6 +77,9 @@ func (r Report) Changed() bool {
 	return len(r.Roles)+len(r.Schemas)+len(r.Migrations)+len(r.Jobs)+r.Partitions+len(r.Names)+len(r.Grants) > 0 ||
 		r.Instance || r.NotifyTurned != ""
 }
+
+// Stopped is what is missing and keeps the engine from starting.
+func (r Report) Stopped() []Need { return stopping(r.Missing) }
 
 // Migrate brings the database to what this binary needs and the options say. It is safe at any time, also
 // while the engine and producers run, and when several processes start it at once: the others wait, and
@@ -169,7 +172,7 @@ func (m *migrator) run(ctx context.Context) error {
 		return failed("wait for another migration to end", err)
 	}
 	for _, step := range []func(context.Context) error{
-		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.applyJobs,
+		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.refuseEmptyCounter, m.applyJobs,
 		m.makeInstance, m.setNotify, m.makePartitions, m.extendNames, m.grant,
 	} {
 		if err := step(ctx); err != nil {
@@ -192,23 +195,26 @@ func (m *migrator) logf(format string, args ...any) {
 	}
 }
 
+// checkServer refuses a server on which nothing can be made.
 func (m *migrator) checkServer(ctx context.Context) error {
-	var version int
-	var encoding string
-	var recovering bool
-	err := m.conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_catalog.pg_is_in_recovery()`).
-		Scan(&version, &encoding, &recovering)
-	switch {
-	case err != nil:
-		return failed("ask the server for its version", err)
-	case version < 150000:
-		return fmt.Errorf("the server is PostgreSQL %d: version 15 or newer is needed", version/10000)
-	case encoding != "UTF8":
-		return fmt.Errorf("the database has the encoding %s: events need one with UTF8, so create another database with ENCODING 'UTF8' TEMPLATE template0", encoding)
-	case recovering:
-		return errors.New("the server is a standby and takes no changes: connect to the primary")
+	server, err := readServer(ctx, m.conn)
+	if err != nil {
+		return err
 	}
-	return nil
+	return server.check()
+}
+
+// refuseOldBinary stops an old engine from working on a database that has outgrown it.
+func (m *migrator) refuseOldBinary(ctx context.Context) error {
+	applied, err := readApplied(ctx, m.conn, m.o.Schema)
+	if err != nil {
+		return err
+	}
+	return applied.tooOld(m.o.Schema, m.all)
+}
+
+func (m *migrator) refuseEmptyCounter(ctx context.Context) error {
+	return checkCounterRow(ctx, m.conn, m.o.Schema)
 }
 
 // asOwner runs one transaction as the owner, so that what it makes belongs to it.
@@ -254,61 +260,6 @@ func passes(err error) bool {
 	default:
 		return false
 	}
-}
-
-// makeInstance gives a new installation its identity, and fills what could not be read before.
-func (m *migrator) makeInstance(ctx context.Context) error {
-	insert, err := instanceSQL(m.o)
-	if err != nil {
-		return err
-	}
-	table := quote(m.o.Schema) + ".instance"
-	err = m.asOwner(ctx, "write the identity of the installation", func(tx pgx.Tx) error {
-		var exists bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+table+`)`).Scan(&exists); err != nil || exists {
-			return err
-		}
-		m.report.Instance = true
-		_, err := tx.Exec(ctx, insert)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	var known bool
-	var environment string
-	if err := m.conn.QueryRow(ctx, `SELECT pg_system_identifier IS NOT NULL AND pg_timeline_id IS NOT NULL, environment FROM `+table).Scan(&known, &environment); err != nil {
-		return failed("read the identity of the installation", err)
-	}
-	if m.o.Environment != "" && environment != m.o.Environment {
-		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the database says environment %q, the configuration %q: nothing was changed", environment, m.o.Environment))
-	}
-	if known {
-		return nil
-	}
-	var may bool
-	if err := m.conn.QueryRow(ctx, sqlMayReadIdentity).Scan(&may); err != nil {
-		return failed("ask for the right to read the identity of the server", err)
-	}
-	if !may {
-		return nil // the grants say what is missing
-	}
-	if _, err := m.conn.Exec(ctx, identitySQL(m.o.Schema)); err != nil {
-		return failed("store the identity of the server", err)
-	}
-	m.report.Instance = true
-	return nil
-}
-
-func (m *migrator) setNotify(ctx context.Context) error {
-	return m.asOwner(ctx, "switch notifications", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, notifySQL(m.o))
-		if err == nil && tag.RowsAffected() > 0 {
-			m.report.NotifyTurned = map[bool]string{false: "on", true: "off"}[m.o.NotifyOff]
-			m.logf("notifications turned %s", m.report.NotifyTurned)
-		}
-		return err
-	})
 }
 
 func (m *migrator) makePartitions(ctx context.Context) error {

@@ -270,8 +270,8 @@ func TestMigrateLeavesJobsAlone(t *testing.T) {
 	o := options(db)
 	o.JobsMigrate = false
 	report := migrate(t, o)
-	if len(report.Jobs) != 0 || len(report.Missing) != 1 || !strings.Contains(report.Missing[0], "jobs.migrate") {
-		t.Errorf("Migrate: got River %v and missing %q, want nothing of River and advice", report.Jobs, report.Missing)
+	if len(report.Jobs) != 0 || len(report.Missing) != 1 || !strings.Contains(report.Missing[0].Do, "jobs.migrate") || !report.Missing[0].Stops {
+		t.Errorf("Migrate: got River %v and missing %v, want nothing of River and advice", report.Jobs, report.Missing)
 	}
 	err := postgres.CheckSchema(t.Context(), db.App(t), o.Schema, o.JobsSchema)
 	if err == nil || !strings.Contains(err.Error(), `"public" (jobs.schema) has no tables of River`) {
@@ -436,12 +436,12 @@ func TestMigrateIdentityRights(t *testing.T) {
 	o.AdminURL, o.Owner, o.Bootstrap, o.Producers, o.JobsSchema = db.OwnerURL, "", false, nil, ""
 	db.Exec(t, `GRANT CREATE ON DATABASE `+db.Name+` TO bothy_owner`)
 	report := migrate(t, o)
-	want := []string{`GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO "bothy_app"`}
+	want := []postgres.Need{{Do: `GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO "bothy_app"`, Role: "bothy_app"}}
 	if diff := cmp.Diff(want, report.Missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
 	o.AdminURL, o.Owner, o.Bootstrap = db.AdminURL, enginetest.OwnerRole, true
 	if report = migrate(t, o); len(report.Missing) != 0 || !report.Instance {
-		t.Errorf("with an administrator: got missing %q, instance %t, want none and true", report.Missing, report.Instance)
+		t.Errorf("with an administrator: got missing %v, instance %t, want none and true", report.Missing, report.Instance)
 	}
 }

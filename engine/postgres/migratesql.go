@@ -101,7 +101,10 @@ func (s *script) own() error {
 	if err != nil {
 		return err
 	}
-	s.say("%s;\n\n%s;\n", instance, notifySQL(s.o))
+	s.say("%s;\n", instance)
+	if s.o.Notify != nil {
+		s.say("%s;\n", notifySQL(s.o.Schema, *s.o.Notify))
+	}
 	s.do(fmt.Sprintf("    PERFORM %s.make_partitions(%d, %d);", schema, s.o.PartitionSize, s.o.PartitionsAhead))
 	s.do(scriptNames(s.o.Schema, s.o.ConsumerNames))
 	return nil
@@ -172,27 +175,33 @@ func (s *script) jobs() error {
 }
 
 // grantMissing leaves what belongs to others as it is where the right is there already, for instance
-// through PUBLIC.
+// through PUBLIC. Where the object itself is not there, it says so and goes on.
 func (s *script) grantMissing(r right) {
-	object := literal(r.object)
-	if r.kind == "SCHEMA" {
-		object = fmt.Sprintf("pg_catalog.to_regnamespace(%s)", object)
+	exists := map[string]string{"SCHEMA": "to_regnamespace", "FUNCTION": "to_regprocedure"}[r.kind]
+	if exists == "" {
+		exists = "to_regclass"
 	}
+	object := fmt.Sprintf("pg_catalog.%s(%s)", exists, literal(r.object))
 	var has []string
 	for verb := range strings.SplitSeq(r.verbs, ", ") {
 		has = append(has, fmt.Sprintf("pg_catalog.has_%s_privilege(%s, %s, '%s')", strings.ToLower(r.kind), literal(r.role), object, verb))
 	}
-	s.do(fmt.Sprintf("    IF NOT (%s) THEN\n        %s;\n    END IF;", strings.Join(has, " AND "), r.sql()))
+	s.do(fmt.Sprintf(`    IF %s IS NULL THEN
+        RAISE WARNING '%%', %s;
+    ELSIF NOT (%s) THEN
+        %s;
+    END IF;`, object, literal(fmt.Sprintf("there is no %s %s yet: once it is there, run this script again, or: %s", strings.ToLower(r.kind), r.object, r.sql())),
+		strings.Join(has, " AND "), r.sql()))
 }
 
 func (s *script) grants() {
 	s.as("")
-	if s.o.JobsSchema != "" && s.o.JobsMigrate && s.o.App != "" {
-		for _, r := range jobsRights(s.o.JobsSchema, s.o.App) {
-			s.grantMissing(r)
-		}
-	}
 	if s.o.App != "" {
+		if s.o.JobsSchema != "" {
+			for _, r := range jobsRights(s.o.JobsSchema, s.o.App) {
+				s.grantMissing(r)
+			}
+		}
 		for _, r := range identityRights(s.o.App) {
 			s.grantMissing(r)
 		}

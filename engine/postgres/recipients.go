@@ -48,9 +48,11 @@ func (h *HandlerTx) InsertJob(ctx context.Context, args OwnArgs, job round.Job) 
 
 // RuleError is a recipient rule that cannot be used as it is written: its author must change it.
 type RuleError struct {
-	What  string // what the rule did
-	Fix   string // what to do, imperative
-	cause error  // of the database, or nil
+	Code  RuleCode // what kind of mistake it is
+	What  string   // what the rule did
+	Fix   string   // what to do, imperative
+	Place int      // the character of the rule that is wrong, counted from 1; 0 for the rule as a whole
+	cause error    // of the database, or nil
 }
 
 func (e *RuleError) Error() string {
@@ -184,7 +186,7 @@ func (tx *Tx) query(ctx context.Context, seqs []int64, limit int) (ruleAnswer, e
 		err = closeErr
 	}
 	if err != nil {
-		return ruleAnswer{}, ruleFailed(err)
+		return ruleAnswer{}, located(ruleFailed(err), sql, tx.consumer.Rule.Query)
 	}
 	return answer, nil
 }
@@ -206,10 +208,12 @@ func (s *Store) ruleStatement(rule string, seqs []int64) (sql string, args []any
 	SELECT seq, id, type, resource, resource_id, audience, payload, occurred_at, event_time
 	FROM ` + s.schema + `.event_log WHERE seq >= $1 AND seq <= $2` + only + `
 )
-SELECT r.seq::bigint, r.recipient::text FROM (
-` + rule + `
-) r`, args
+` + ruleColumns + ` FROM (
+` + rule + ruleEnd, args
 }
+
+// ruleColumns is what a round takes of a rule.
+const ruleColumns = `SELECT r.seq::bigint, r.recipient::text`
 
 // readRule reads the replies to the batch of query.
 func readRule(results pgx.BatchResults, seqs []int64, limit int) (answer ruleAnswer, err error) {
@@ -267,48 +271,42 @@ func checkTarget(seq pgtype.Int8, recipient pgtype.Text, seqs []int64) error {
 	return nil
 }
 
-// ruleFailed says what an error of a rule's statement means to its author.
+// ruleFailed says what an error of a rule's statement means to its author. A nil error stays nil.
 func ruleFailed(err error) error {
 	if own, ok := errors.AsType[*RuleError](err); ok {
 		return own
 	}
 	code := sqlState(err)
+	hint := "write one SELECT of seq and recipient over the relation batch"
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok && answer.Hint != "" {
+		hint = strings.TrimSuffix(answer.Hint, ".")
+	}
 	switch {
 	case code == codeReadOnly:
-		return &RuleError{What: "tries to write or lock", Fix: "select only; a handler rule may write rows of its own", cause: err}
+		return &RuleError{Code: RuleWrites, What: "tries to write or lock", Fix: "select only; a handler rule may write rows of its own", cause: err}
 	case code == codeInsufficientRight:
-		return &RuleError{What: "reads what the engine's role may not", Fix: "grant it SELECT on what the rule reads", cause: err}
+		return &RuleError{Code: RuleUnreadable, What: "reads what the engine's role may not", Fix: "grant it SELECT on what the rule reads", cause: err}
+	case code == codeUndefinedTable || code == codeInvalidSchema:
+		return &RuleError{Code: RuleUnknownRelation, What: "reads a table that is not there", Fix: "make it first, in the database that database.url leads to, or write its schema before its name", cause: err}
+	case code == codeUndefinedColumn:
+		return &RuleError{Code: RuleUnknownColumn, What: "reads a column that is not there", Fix: hint, cause: err}
 	case strings.HasPrefix(code, "42") || strings.HasPrefix(code, "0A"):
-		return &RuleError{What: "is not a query that PostgreSQL accepts", Fix: "write one SELECT of seq and recipient over the relation batch", cause: err}
+		return &RuleError{Code: RuleRefused, What: "is not a query that PostgreSQL accepts", Fix: hint, cause: err}
 	case strings.HasPrefix(code, "22") || strings.HasPrefix(code, "21"):
-		return &RuleError{What: "fails on the data that it reads", Fix: "make the query hold for every event of its types", cause: err}
+		return &RuleError{Code: RuleRefused, What: "fails on the data that it reads", Fix: "make the query hold for every event of its types", cause: err}
 	default:
 		return failed("run the recipient rule", err)
 	}
 }
 
-// CheckRule runs a query rule over an empty batch, exactly as a round would. It finds what PostgreSQL can
-// find without data: syntax, missing tables and rights, columns that are not seq and recipient, and most
-// attempts to write.
-func (s *Store) CheckRule(ctx context.Context, rule string) error {
-	sql, args := s.ruleStatement(rule, nil)
+// CheckRule asks the database about a query rule. It finds what PostgreSQL can find without data: syntax,
+// missing tables and rights, columns that are not seq and recipient, and most attempts to write. An error is
+// one of the connection.
+func (s *Store) CheckRule(ctx context.Context, rule string) ([]Finding, error) {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {
-		return failed("check a recipient rule", err)
+		return nil, failed("check a recipient rule", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	rows, err := tx.Query(ctx, sql, args...)
-	if err == nil {
-		var seq, recipient any
-		if rows.Next() && rows.Scan(&seq, &recipient) == nil {
-			rows.Close()
-			return &RuleError{What: fmt.Sprintf("returned seq %v over an empty batch", seq), Fix: "take seq from the relation batch"}
-		}
-		rows.Close()
-		err = rows.Err()
-	}
-	if err != nil {
-		return ruleFailed(err)
-	}
-	return nil
+	return finding(s.checkRule(ctx, tx, rule))
 }

@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,20 +18,14 @@ func (m *migrator) resolveRoles(ctx context.Context) error {
 	if err := m.conn.QueryRow(ctx, `SELECT current_user`).Scan(&current); err != nil {
 		return failed("ask for the connecting role", err)
 	}
-	m.report.Owner, m.report.App = m.o.Owner, m.o.App
-	if m.report.Owner == "" {
-		m.report.Owner = current
-	}
-	if m.report.App == "" {
-		m.report.App = current
-	}
+	m.report.Owner, m.report.App = cmp.Or(m.o.Owner, current), cmp.Or(m.o.App, current)
 	return nil
 }
 
-// roles are all roles once, in the order owner, app, producers.
-func (m *migrator) roles() []string {
+// rolesOf are all roles once, in the order owner, app, producers.
+func rolesOf(owner, app string, producers []string) []string {
 	var all []string
-	for _, role := range append([]string{m.report.Owner, m.report.App}, m.o.Producers...) {
+	for _, role := range append([]string{owner, app}, producers...) {
 		if !slices.Contains(all, role) {
 			all = append(all, role)
 		}
@@ -41,7 +36,7 @@ func (m *migrator) roles() []string {
 // makeRoles creates the roles that are missing, or says what to do, and makes sure that the connecting
 // role may become the owner.
 func (m *migrator) makeRoles(ctx context.Context) error {
-	missing, err := m.absentRoles(ctx)
+	missing, err := absentRoles(ctx, m.conn, rolesOf(m.report.Owner, m.report.App, m.o.Producers))
 	if err != nil {
 		return err
 	}
@@ -67,9 +62,9 @@ func (m *migrator) makeRoles(ctx context.Context) error {
 }
 
 // absentRoles are the roles that the server does not have.
-func (m *migrator) absentRoles(ctx context.Context) (absent []string, err error) {
-	err = m.conn.QueryRow(ctx, `SELECT coalesce(array_agg(r ORDER BY i), '{}') FROM unnest($1::text[]) WITH ORDINALITY x(r, i)
-WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r)`, m.roles()).Scan(&absent)
+func absentRoles(ctx context.Context, conn Querier, roles []string) (absent []string, err error) {
+	err = conn.QueryRow(ctx, `SELECT coalesce(array_agg(r ORDER BY i), '{}') FROM unnest($1::text[]) WITH ORDINALITY x(r, i)
+WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r)`, roles).Scan(&absent)
 	return absent, failed("look for the roles", err)
 }
 
@@ -79,7 +74,11 @@ func roleSQL(role string) string { return `CREATE ROLE ` + quote(role) + ` LOGIN
 
 // joinOwner makes the connecting role a member of the owner where it is not and may.
 func (m *migrator) joinOwner(ctx context.Context) error {
-	may, err := m.mayBecomeOwner(ctx)
+	server, err := readServer(ctx, m.conn)
+	if err != nil {
+		return err
+	}
+	may, err := mayBecome(ctx, m.conn, server.Version, m.report.Owner)
 	if err != nil || may {
 		return err
 	}
@@ -91,26 +90,18 @@ func (m *migrator) joinOwner(ctx context.Context) error {
 		m.report.Grants = append(m.report.Grants, statement)
 		return nil
 	}
-	var current string
-	if err := m.conn.QueryRow(ctx, `SELECT current_user`).Scan(&current); err != nil {
-		return failed("ask for the connecting role", err)
-	}
 	return fmt.Errorf("the role %q may not act as the owner %q: connect as %q, or have an administrator run: GRANT %s TO %s",
-		current, m.report.Owner, m.report.Owner, quote(m.report.Owner), quote(current))
+		server.Role, m.report.Owner, m.report.Owner, quote(m.report.Owner), quote(server.Role))
 }
 
-func (m *migrator) mayBecomeOwner(ctx context.Context) (may bool, err error) {
-	// Since version 16 a membership can go without the right to SET ROLE.
+// mayBecome reports whether the connecting role may SET ROLE to another.
+func mayBecome(ctx context.Context, conn Querier, version int, role string) (may bool, err error) {
 	right := "MEMBER"
-	var version int
-	if err := m.conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&version); err != nil {
-		return false, failed("ask the server for its version", err)
-	}
-	if version >= 160000 {
+	if version >= 16 { // since then a membership can go without the right to SET ROLE
 		right = "SET"
 	}
-	err = m.conn.QueryRow(ctx, `SELECT pg_catalog.pg_has_role($1, $2)`, m.report.Owner, right).Scan(&may)
-	return may, failed("ask for the membership in the owner", err)
+	err = conn.QueryRow(ctx, `SELECT pg_catalog.pg_has_role($1, $2)`, role, right).Scan(&may)
+	return may, failed("ask for the membership in the role "+role, err)
 }
 
 // makeSchema creates the schema and the table of versions.

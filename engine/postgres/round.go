@@ -92,6 +92,10 @@ func (tx *Tx) Lock(ctx context.Context) (round.Lock, error) {
 	case err != nil:
 		return "", failed("lock the cursor", err)
 	case !tx.found:
+		// The read joins the counter and the identity: which of the three is gone is another question.
+		if err := checkRows(ctx, tx.conn, s.options.Schema); err != nil {
+			return "", err
+		}
 		return round.Missing, nil
 	case !held:
 		return round.Taken, nil

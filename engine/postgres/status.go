@@ -3,26 +3,45 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
-// Status is how far a database is migrated.
+// Status is how far a database is from what the options of a migration want. It is read, and never
+// assumed: Plan says in words what is between the two.
 type Status struct {
-	Schema     string
-	Exists     bool  // the schema and its table of migrations
-	TooOld     error // an *OldBinaryError when the database has outgrown this binary
-	Migrations []MigrationState
+	Schema, Owner, App string // the roles, with the connecting role filled in
+	Server             Server
+	Exists             bool    // the schema and its table of migrations
+	TooOld             error   // an *OldBinaryError when the database has outgrown this binary
+	Refused            []error // what neither a migration nor a start goes on with
+	Migrations         []MigrationState
 	// JobsVersion is what the jobs schema has of River, JobsNeeded what this binary was built with. Both
 	// are 0 when the options name no such schema.
 	JobsVersion, JobsNeeded int
 	Names                   []NameState
 	Head                    int64 // the highest number of the log
 	Partitions              int
-	UpperBound              int64    // the first number without a partition
-	Missing                 []string // statements that grant what the roles lack
+	Ahead                   int   // whole partitions above the one of the next number
+	UpperBound              int64 // the first number without a partition
+	Installation            Installation
+	Notify                  bool     // appending transactions send NOTIFY
+	AbsentRoles             []string // of the options
+	AbsentSchemas           []string
+	Missing                 []Need // what grants the rights that the roles lack
+
+	want     MigrateOptions
+	counted  bool // there is a counter, so Head and what stands beside it were read
+	advice   string
+	toMake   int    // partitions
+	joinable bool   // the connecting role may act as the owner
+	foreign  []bool // of Missing: not the engine's own to grant
 }
 
 // MigrationState is one migration that this binary carries or the database has.
@@ -38,12 +57,32 @@ type NameState struct {
 	Declared bool // in the options
 	Known    bool // a cursor may have this name
 	Cursor   bool // there is one
+	LastSeq  int64
+}
+
+// Installation is the row that says who this installation is.
+type Installation struct {
+	Exists      bool
+	Environment string
+	Known       bool // the identity of its server is stored
+	Readable    bool // the connecting role may read the identity of the server
+	Same        bool // the stored identity is that of this server, or one of them is not known
 }
 
 // Current reports whether Migrate would find nothing to do, as far as can be seen.
 func (s Status) Current() bool {
-	unknown := slices.ContainsFunc(s.Names, func(n NameState) bool { return n.Declared && !n.Known })
-	return s.Exists && s.TooOld == nil && !s.pending() && !unknown && s.JobsVersion >= s.JobsNeeded && s.UpperBound > s.Head+1 && len(s.Missing) == 0
+	return !slices.ContainsFunc(s.Plan(), func(c Change) bool { return c.Migrates })
+}
+
+// Pending are the files of the migrations that the database lacks, in order.
+func (s Status) Pending() []string {
+	var files []string
+	for _, m := range s.Migrations {
+		if m.AppliedAt.IsZero() {
+			files = append(files, m.File)
+		}
+	}
+	return files
 }
 
 // MigrationStatus reads how far the database is, and changes nothing. The options are those of Migrate.
@@ -53,99 +92,226 @@ func MigrationStatus(ctx context.Context, o MigrateOptions) (Status, error) {
 		return Status{}, err
 	}
 	defer m.close()
-	s := Status{Schema: o.Schema}
-	if err := m.status(ctx, &s); err != nil {
-		return s, fmt.Errorf("read the state of schema %q: %w", o.Schema, Explain(err))
+	return readStatus(ctx, m.conn, m.o, m.all)
+}
+
+// readStatus looks at everything that a migration would change. The connection may be that of the app.
+func readStatus(ctx context.Context, conn Querier, o MigrateOptions, all []migration) (Status, error) {
+	s := Status{Schema: o.Schema, want: o}
+	for _, part := range []func(context.Context, Querier) error{
+		s.readRoles, s.migrationReader(all), s.readJobs, s.readRights, s.readNames, s.readCounter, s.readInstance,
+	} {
+		if err := part(ctx, conn); err != nil {
+			return s, fmt.Errorf("read the state of schema %q: %w", o.Schema, Explain(err))
+		}
 	}
 	return s, nil
 }
 
-func (m *migrator) status(ctx context.Context, s *Status) error {
-	applied, err := readApplied(ctx, m.conn, m.o.Schema)
-	if err != nil {
+// readRoles finds out who is who, and what of the roles and schemas is there at all.
+func (s *Status) readRoles(ctx context.Context, conn Querier) (err error) {
+	if s.Server, err = readServer(ctx, conn); err != nil {
 		return err
 	}
-	s.Exists, s.TooOld = applied.exists, applied.tooOld(m.o.Schema, m.all)
-	for _, file := range m.all {
-		s.Migrations = append(s.Migrations, MigrationState{file.version, file.file, applied.at[file.version]})
+	if err := s.Server.check(); err != nil {
+		s.Refused = append(s.Refused, err)
 	}
-	for version, at := range applied.at {
-		if m.fileOf(version) == "" {
-			s.Migrations = append(s.Migrations, MigrationState{Version: version, AppliedAt: at})
+	s.Owner, s.App = cmp.Or(s.want.Owner, s.Server.Role), cmp.Or(s.want.App, s.Server.Role)
+	if s.AbsentRoles, err = absentRoles(ctx, conn, rolesOf(s.Owner, s.App, s.want.Producers)); err != nil {
+		return err
+	}
+	if !slices.Contains(s.AbsentRoles, s.Owner) {
+		if s.joinable, err = mayBecome(ctx, conn, s.Server.Version, s.Owner); err != nil {
+			return err
 		}
 	}
-	slices.SortFunc(s.Migrations, func(a, b MigrationState) int { return int(a.Version - b.Version) })
-	if err := m.jobsStatus(ctx, s); err != nil {
-		return err
+	schemas := []string{s.Schema}
+	if s.want.JobsMigrate && s.want.JobsSchema != "" {
+		schemas = append(schemas, s.want.JobsSchema)
 	}
-	if !s.Exists || s.pending() {
-		return nil // the tables that the rest is about are not all there
-	}
-	if err := m.nameStatus(ctx, s); err != nil {
-		return err
-	}
-	err = m.conn.QueryRow(ctx, fmt.Sprintf(`SELECT c.seq, c.upper_bound, (SELECT count(*) FROM %[1]s.event_log_partitions()) FROM %[1]s.event_seq c`, quote(m.o.Schema))).
-		Scan(&s.Head, &s.UpperBound, &s.Partitions)
-	if err != nil {
-		return failed("read the counter of the event log", err)
-	}
-	return m.rightsStatus(ctx, s)
+	err = conn.QueryRow(ctx, `SELECT coalesce(array_agg(n ORDER BY i), '{}') FROM unnest($1::text[]) WITH ORDINALITY x(n, i)
+WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = n)`, schemas).Scan(&s.AbsentSchemas)
+	return failed("look for the schemas", err)
 }
 
-func (s Status) pending() bool {
-	return slices.ContainsFunc(s.Migrations, func(m MigrationState) bool { return m.AppliedAt.IsZero() })
-}
-
-func (m *migrator) jobsStatus(ctx context.Context, s *Status) error {
-	if m.o.JobsSchema == "" {
+func (s *Status) migrationReader(all []migration) func(context.Context, Querier) error {
+	return func(ctx context.Context, conn Querier) error {
+		applied, err := readApplied(ctx, conn, s.Schema)
+		if err != nil {
+			return err
+		}
+		s.Exists, s.TooOld = applied.exists, applied.tooOld(s.Schema, all)
+		for _, file := range all {
+			s.Migrations = append(s.Migrations, MigrationState{file.version, file.file, applied.at[file.version]})
+		}
+		for version, at := range applied.at {
+			if !slices.ContainsFunc(all, func(m migration) bool { return m.version == version }) {
+				s.Migrations = append(s.Migrations, MigrationState{Version: version, AppliedAt: at})
+			}
+		}
+		slices.SortFunc(s.Migrations, func(a, b MigrationState) int { return cmp.Compare(a.Version, b.Version) })
 		return nil
 	}
-	state, err := readJobsState(ctx, m.conn, m.o.JobsSchema)
+}
+
+func (s *Status) readJobs(ctx context.Context, conn Querier) error {
+	if s.want.JobsSchema == "" {
+		return nil
+	}
+	state, err := readJobsState(ctx, conn, s.want.JobsSchema)
 	if err != nil {
 		return err
 	}
-	s.JobsVersion = state.version
+	s.JobsVersion, s.advice = state.version, state.advice(s.want.JobsSchema)
 	s.JobsNeeded, err = jobsNeeded()
 	return err
 }
 
-func (m *migrator) nameStatus(ctx context.Context, s *Status) error {
-	known, err := readNames(ctx, m.conn, m.o.Schema)
+// readRights lists what the roles lack. A role that does not exist lacks everything, so it is named alone.
+func (s *Status) readRights(ctx context.Context, conn Querier) error {
+	own := rights(s.Schema, s.App, s.want.Producers)
+	var jobs []right
+	if s.want.JobsSchema != "" && (s.want.JobsMigrate || s.JobsVersion >= lineColumn) {
+		jobs = jobsRights(s.want.JobsSchema, s.App)
+	}
+	for _, group := range []struct {
+		rights  []right
+		owner   string
+		stops   bool
+		foreign bool
+	}{{own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", false, true}} {
+		there := slices.DeleteFunc(group.rights, func(r right) bool { return slices.Contains(s.AbsentRoles, r.role) })
+		lacking, err := missing(ctx, conn, there, group.owner)
+		if err != nil {
+			return err
+		}
+		for _, r := range lacking {
+			s.Missing = append(s.Missing, r.need(group.stops))
+			s.foreign = append(s.foreign, group.foreign)
+		}
+	}
+	return nil
+}
+
+// exists reports whether the connecting role can read a table of the schema: it may be about to be made, or
+// be closed to this role, and then there is nothing to report from it.
+func (s *Status) exists(ctx context.Context, conn Querier, table string) (bool, error) {
+	var readable *bool
+	err := conn.QueryRow(ctx, `SELECT pg_catalog.has_table_privilege(pg_catalog.to_regclass($1), 'SELECT')`, quote(s.Schema)+"."+table).Scan(&readable)
+	if sqlState(err) == codeInsufficientRight {
+		return false, nil
+	}
+	return readable != nil && *readable, failed("look for the table "+table, err)
+}
+
+func (s *Status) readNames(ctx context.Context, conn Querier) error {
+	known, err := readNames(ctx, conn, s.Schema)
 	if err != nil {
 		return err
 	}
-	cursors, err := cursorNames(ctx, m.conn, m.o.Schema)
+	cursors := map[string]int64{}
+	there, err := s.exists(ctx, conn, "event_consumer_cursors")
 	if err != nil {
 		return err
 	}
-	for _, name := range sortedUnion(sortedUnion(known, cursors), m.o.ConsumerNames) {
+	if there {
+		if cursors, err = readCursors(ctx, conn, s.Schema); err != nil {
+			return err
+		}
+	}
+	all := sortedUnion(known, s.want.ConsumerNames)
+	for name := range cursors {
+		all = append(all, name)
+	}
+	for _, name := range sortedUnion(all, nil) {
+		last, has := cursors[name]
 		s.Names = append(s.Names, NameState{
-			Name: name, Declared: slices.Contains(m.o.ConsumerNames, name),
-			Known: slices.Contains(known, name), Cursor: slices.Contains(cursors, name),
+			Name: name, Declared: slices.Contains(s.want.ConsumerNames, name),
+			Known: slices.Contains(known, name), Cursor: has, LastSeq: last,
 		})
 	}
 	return nil
 }
 
-// rightsStatus lists what the roles lack. A role that does not exist lacks everything, so it is named
-// alone.
-func (m *migrator) rightsStatus(ctx context.Context, s *Status) error {
-	absent, err := m.absentRoles(ctx)
+func readCursors(ctx context.Context, conn Querier, schema string) (map[string]int64, error) {
+	rows, err := conn.Query(ctx, `SELECT name, last_seq FROM `+quote(schema)+`.event_consumer_cursors`)
 	if err != nil {
+		return nil, failed("read the cursors", err)
+	}
+	cursors := map[string]int64{}
+	var name string
+	var last int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &last}, func() error {
+		cursors[name] = last
+		return nil
+	})
+	return cursors, failed("read the cursors", err)
+}
+
+// readCounter reads the counter and the room of the log. Without them, those of a new log are the state.
+func (s *Status) readCounter(ctx context.Context, conn Querier) error {
+	s.Notify, s.toMake = true, partitionsToMake(1, 1, 0, s.want.PartitionSize, s.want.PartitionsAhead)
+	there, err := s.exists(ctx, conn, "event_seq")
+	if err != nil || !there {
 		return err
 	}
-	for _, role := range absent {
-		s.Missing = append(s.Missing, roleSQL(role))
+	if err := checkCounterRow(ctx, conn, s.Schema); err != nil {
+		if absent, ok := errors.AsType[*MissingRowError](err); ok {
+			s.Refused, s.toMake = append(s.Refused, absent), 0
+			return nil
+		}
+		return err
 	}
-	all := rights(m.o.Schema, m.report.App, m.o.Producers)
-	if s.JobsVersion >= lineColumn {
-		all = append(all, jobsRights(m.o.JobsSchema, m.report.App)...)
+	if err := conn.QueryRow(ctx, `SELECT seq, upper_bound, notify FROM `+quote(s.Schema)+`.event_seq`).Scan(&s.Head, &s.UpperBound, &s.Notify); err != nil {
+		return failed("read the counter of the event log", err)
 	}
-	all = append(all, identityRights(m.report.App)...)
-	all = slices.DeleteFunc(all, func(r right) bool { return slices.Contains(absent, r.role) })
-	lacking, err := missing(ctx, m.conn, all)
-	for _, r := range lacking {
-		s.Missing = append(s.Missing, r.sql())
+	s.counted = true
+	if there, err = s.exists(ctx, conn, "event_log"); err != nil || !there {
+		return err
+	}
+	if err := checkCounter(ctx, conn, s.Schema); err != nil {
+		behind, ok := errors.AsType[*CounterBehindError](err)
+		if !ok {
+			return err
+		}
+		s.Refused = append(s.Refused, behind)
+	}
+	return s.readPartitions(ctx, conn)
+}
+
+// readPartitions counts without the function of the schema, which may not be there yet.
+func (s *Status) readPartitions(ctx context.Context, conn Querier) error {
+	var end int64
+	err := conn.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE b[1]::bigint > $2), coalesce(max(b[2]::bigint), 1)
+FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+CROSS JOIN regexp_match(pg_catalog.pg_get_expr(c.relpartbound, c.oid), 'FROM \(''?(-?\d+)''?\) TO \(''?(-?\d+)''?\)') b
+WHERE i.inhparent = $1::pg_catalog.regclass AND b IS NOT NULL`, quote(s.Schema)+".event_log", s.Head+1).
+		Scan(&s.Partitions, &s.Ahead, &end)
+	s.toMake = partitionsToMake(s.Head+1, end, s.Ahead, s.want.PartitionSize, s.want.PartitionsAhead)
+	return failed("look at the partitions of the event log", err)
+}
+
+// partitionsToMake is how many make_partitions would make: end is the first number without one, above how
+// many whole ones lie above that of next.
+func partitionsToMake(next, end int64, above int, size int64, ahead int) int {
+	made := 0
+	if next > end {
+		end += (next - end) / size * size
+	}
+	for end <= next || above < ahead {
+		if end > next {
+			above++
+		}
+		end += size
+		made++
+	}
+	return made
+}
+
+func (s *Status) readInstance(ctx context.Context, conn Querier) error {
+	there, err := s.exists(ctx, conn, "instance")
+	if err == nil && there {
+		s.Installation, err = readInstallation(ctx, conn, s.Schema)
 	}
 	return err
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package postgres owns every SQL statement of the engine: the schema and its migrations, rounds, the
-// wake-up, the identity of the database and the rights of its roles. It knows no YAML and no River: jobs
-// are inserted through an Inserter that it is given.
+// wake-up, the identity of the database and the rights of its roles. It knows no YAML. Of River it knows the
+// tables, which it migrates when it may and looks at; jobs are inserted through an Inserter that it is given.
 //
 // A round is a closure. Store.Round begins and ends the transaction, and the caller cannot get it wrong:
 //

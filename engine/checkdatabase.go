@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/postgres"
+	"example.com/bothy/engine/problem"
+)
+
+// CheckDatabase compares a configuration with the database that it names and reports everything that would
+// stop a start or surprise after it, each at its place in the file. It changes nothing. It connects as
+// database.url does, or as database.admin_url where that does not lead in; an error means that neither does,
+// or that the connection broke.
+//
+// Handler rules are not looked at: they belong to the program that registers them.
+func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error) {
+	inspector, err := postgres.Inspect(ctx, postgres.InspectOptions{
+		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(), StatementTimeout: cfg.Database.StatementTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer inspector.Close()
+	d := &databaseCheck{config: cfg, status: inspector.Status()}
+	for _, sentence := range inspector.Unseen() {
+		d.warn("database.url", "not-looked-at", sentence, "connect as the role of the server process, with database.url")
+	}
+	d.server()
+	d.schema()
+	d.rights()
+	d.room()
+	d.installation()
+	d.cursors()
+	if err := d.poolers(ctx); err != nil {
+		return d.problems, err
+	}
+	for i, c := range cfg.Consumers {
+		if c.Recipients.Rule != config.RuleQuery {
+			continue
+		}
+		found, err := inspector.Rule(ctx, c.Recipients.Query, c.Batch)
+		if err != nil {
+			return d.problems, fmt.Errorf("look at the query of consumer %q: %w", c.Name, err)
+		}
+		for _, f := range found {
+			d.problems = append(d.problems, ruleProblem(cfg, i, f))
+		}
+	}
+	d.problems.Sort()
+	return d.problems, nil
+}
+
+// ruleProblem puts a finding of the database where the rule is written.
+func ruleProblem(cfg *config.Config, consumer int, f postgres.Finding) problem.Problem {
+	path := fmt.Sprintf("consumers[%d].recipients.query", consumer)
+	at := cfg.At(path)
+	if f.Place > 0 {
+		at = inside(cfg, path, f.Place-1)
+	}
+	return problem.Problem{
+		At: at, Severity: f.Severity, Code: string(f.Code), Fix: f.Fix,
+		What: fmt.Sprintf("the query of consumer %q %s", cfg.Consumers[consumer].Name, f.What),
+	}
+}
+
+// inside is the place of the character number offset, from 0, of a text value.
+func inside(cfg *config.Config, path string, _ int) problem.Position { return cfg.At(path) }
+
+// databaseCheck collects what the state of a database means for a configuration.
+type databaseCheck struct {
+	config   *config.Config
+	status   postgres.Status
+	problems problem.List
+}
+
+func (d *databaseCheck) add(severity problem.Severity, path, code, what, fix string) {
+	d.problems = append(d.problems, problem.Problem{At: d.config.At(path), Severity: severity, Code: code, What: what, Fix: fix})
+}
+
+func (d *databaseCheck) refuse(path, code, what, fix string) {
+	d.add(problem.Error, path, code, what, fix)
+}
+
+func (d *databaseCheck) warn(path, code, what, fix string) {
+	d.add(problem.Warning, path, code, what, fix)
+}
+
+// server reports what no migration mends.
+func (d *databaseCheck) server() {
+	server := d.status.Server
+	switch {
+	case server.TooOld():
+		d.refuse("database.url", "old-server", fmt.Sprintf("the server is PostgreSQL %d, and version %d is the oldest that the engine runs on", server.Version, postgres.OldestServer), "upgrade the server")
+	case server.TooNew():
+		d.warn("database.url", "new-server", fmt.Sprintf("the server is PostgreSQL %d, and this engine was tested up to %d", server.Version, postgres.NewestServer), "look for a newer engine")
+	}
+	if server.Encoding != "UTF8" {
+		d.refuse("database.url", "bad-encoding", fmt.Sprintf("the database has the encoding %s, and events are UTF-8", server.Encoding), "create another database with ENCODING 'UTF8' TEMPLATE template0")
+	}
+	if server.Standby {
+		d.refuse("database.url", "standby", "the server is a standby and takes no changes", "connect to the primary")
+	}
+	if app := d.config.Database.Roles.App; app != "" && d.config.Database.URL != "" && server.Role != app {
+		d.warn("database.roles.app", "other-role", fmt.Sprintf("the connection is that of the role %s, and the rights are given to %s", server.Role, app),
+			fmt.Sprintf("connect as %s where the engine runs, or name %s here", app, server.Role))
+	}
+}
+
+// schema reports migrations that are missing, the engine's and River's.
+func (d *databaseCheck) schema() {
+	s := d.status
+	if s.TooOld != nil {
+		d.refuse("database.schema", "old-engine", s.TooOld.Error(), "")
+	}
+	pending := s.Pending()
+	switch {
+	case !s.Exists:
+		d.refuse("database.schema", "missing-migration", fmt.Sprintf("the database has no schema %q with the engine's tables, or the role %s may not see it", s.Schema, s.Server.Role), "run `engine migrate up`")
+	case len(pending) > 0:
+		d.refuse("database.schema", "missing-migration", fmt.Sprintf("the schema %q lacks %s", s.Schema, strings.Join(pending, ", ")), "run `engine migrate up`")
+	}
+	if s.JobsVersion < s.JobsNeeded {
+		fix := fmt.Sprintf("run `river migrate-up --schema %s`, or set jobs.migrate: true and run `engine migrate up`", d.config.Jobs.Schema)
+		if d.config.Jobs.Migrate {
+			fix = "run `engine migrate up`"
+		}
+		has := fmt.Sprintf("has version %d of River's tables", s.JobsVersion)
+		if s.JobsVersion == 0 {
+			has = "has no tables of River"
+		}
+		d.refuse("jobs.schema", "old-river", fmt.Sprintf("the schema %q %s, and version %d is needed", d.config.Jobs.Schema, has, s.JobsNeeded), fix)
+	}
+	for i, c := range d.config.Consumers {
+		for _, n := range s.Names {
+			if n.Name == c.Name && !n.Known && s.Exists {
+				d.refuse(fmt.Sprintf("consumers[%d].name", i), "unknown-name", fmt.Sprintf("the database does not know the consumer %q, so it can have no cursor", c.Name), "run `engine migrate up` with this file")
+			}
+		}
+	}
+}
+
+// rights reports roles that are not there and rights that they lack. Those on a schema that is about to be made
+// come with it.
+func (d *databaseCheck) rights() {
+	for _, role := range d.status.AbsentRoles {
+		d.refuse("database.roles", "missing-role", fmt.Sprintf("the server has no role %q", role), "run `engine migrate up --bootstrap`, or give the output of `engine migrate sql` to whoever may create roles")
+	}
+	if !d.status.Exists {
+		return
+	}
+	for _, n := range d.status.Missing {
+		fix := "run `engine migrate up`, or: " + n.Do
+		if d.config.Database.Roles.App == "" && n.Role == d.status.App {
+			fix = fmt.Sprintf("name the role in database.roles.app and run `engine migrate up`, or: %s", n.Do)
+		}
+		if n.Stops {
+			d.refuse("database.roles", "missing-right", fmt.Sprintf("the role %s lacks a right: %s", n.Role, strings.TrimPrefix(n.Do, "GRANT ")), fix)
+		} else if d.config.Database.Guarded() {
+			d.warn("database.restore_guard", "blind-guard", fmt.Sprintf("the role %s may not read the identity of the server, so a restore would not be noticed", n.Role), "have an administrator run: "+n.Do)
+		}
+	}
+}
+
+// room reports a counter and partitions that are not as they should be.
+func (d *databaseCheck) room() {
+	s := d.status
+	for _, err := range s.Refused {
+		var gone *postgres.MissingRowError
+		var behind *postgres.CounterBehindError
+		switch {
+		case errors.As(err, &gone):
+			d.refuse("database.schema", "missing-row", fmt.Sprintf("the table %s is empty, and its one row is %s", gone.Table, gone.Holds), gone.Fix)
+		case errors.As(err, &behind):
+			d.refuse("database.schema", "counter-behind", err.Error(), "")
+		}
+	}
+	wanted := d.config.Sync.PartitionsAhead
+	switch {
+	case s.UpperBound == 0:
+	case s.UpperBound <= s.Head+1:
+		d.refuse("sync.partitions_ahead", "no-partition", fmt.Sprintf("the event log has no partition for number %d: appending fails", s.Head+1), "run `engine migrate up`; a running worker makes partitions ahead")
+	case s.Ahead < wanted:
+		d.warn("sync.partitions_ahead", "few-partitions", fmt.Sprintf("%d of %d partitions stand ready after the one in use", s.Ahead, wanted), "run `engine migrate up`; a running worker makes them too")
+	}
+}
+
+// installation compares what the database says that it is.
+func (d *databaseCheck) installation() {
+	i := d.status.Installation
+	if !i.Exists {
+		return
+	}
+	if want := d.config.Database.Environment; want != "" && want != i.Environment {
+		d.refuse("database.environment", "other-environment", fmt.Sprintf("environment is %q, and the database says %q", want, i.Environment), "connect to the right database, or write what it says")
+	}
+	if !i.Same {
+		d.refuse("database.restore_guard", "other-history", "the server is not the one whose history the cursors follow: it was restored or promoted, and no round runs", "stop the producers and run `engine restore finalize`")
+	}
+}
+
+// cursors reports those of consumers that are no longer declared.
+func (d *databaseCheck) cursors() {
+	orphans, without := d.status.Orphans()
+	for _, o := range orphans {
+		is := fmt.Sprintf("consumer %q is not declared and has a cursor, %d events behind the head", o.Name, d.status.Lag(o))
+		if len(orphans) == 1 && len(without) == 1 {
+			next := without[0].Name
+			d.warn(d.nameOf(next), "renamed-consumer", fmt.Sprintf("%s, while %q has none: this looks like a rename, and a start would skip those events", is, next),
+				fmt.Sprintf("run `engine consumers rename %s %s`, or `engine consumers retire %s --reason TEXT` when it is none", o.Name, next, o.Name))
+			continue
+		}
+		d.warn("consumers", "removed-consumer", is, fmt.Sprintf("declare it again, or run `engine consumers retire %s --reason TEXT`", o.Name))
+	}
+}
+
+// nameOf is the path of the name of a declared consumer.
+func (d *databaseCheck) nameOf(name string) string {
+	for i, c := range d.config.Consumers {
+		if c.Name == name {
+			return fmt.Sprintf("consumers[%d].name", i)
+		}
+	}
+	return "consumers"
+}
+
+// poolers looks at each connection that has to be a session of the server's own.
+func (d *databaseCheck) poolers(ctx context.Context) error {
+	database := d.config.Database
+	listen := "database.url"
+	if database.ListenURL != "" {
+		listen = "database.listen_url"
+	}
+	pooled, err := postgres.Pooled(ctx, database.Listen().Reveal())
+	if err != nil {
+		d.warn(listen, "not-looked-at", fmt.Sprintf("the connection for LISTEN was not made: %v", err), "check it from where the engine runs")
+	}
+	if pooled {
+		d.warn(listen, "pooled-connection", "this leads through a pooler in transaction mode, where LISTEN never hears anything: consumers would wake by polling alone", "give database.listen_url a connection to the server itself")
+	}
+	if database.AdminURL == "" {
+		if pooled && listen == "database.url" {
+			d.warn("database.admin_url", "pooled-connection", "migrate would go through a pooler in transaction mode, where its lock and its role get lost", "give database.admin_url a connection to the server itself")
+		}
+		return nil
+	}
+	pooled, err = postgres.Pooled(ctx, database.AdminURL.Reveal())
+	if err != nil {
+		d.warn("database.admin_url", "not-looked-at", fmt.Sprintf("the connection of migrate was not made: %v", err), "check it from where migrate runs")
+	}
+	if pooled {
+		d.warn("database.admin_url", "pooled-connection", "this leads through a pooler in transaction mode, where the lock and the role of migrate get lost", "name the server itself")
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/postgres"
+)
+
+// MigrateOptions is what a configuration says about its database.
+func MigrateOptions(cfg *config.Config) postgres.MigrateOptions {
+	return postgres.MigrateOptions{
+		AdminURL:        cfg.Database.Admin().Reveal(),
+		Schema:          cfg.Database.Schema,
+		Owner:           cfg.Database.Roles.Owner,
+		App:             cfg.Database.Roles.App,
+		Producers:       cfg.Database.Roles.Producers,
+		ConsumerNames:   cfg.Names(),
+		PartitionSize:   cfg.Sync.EventLogPartitionSize,
+		PartitionsAhead: cfg.Sync.PartitionsAhead,
+		Environment:     cfg.Database.Environment,
+		JobsSchema:      cfg.Jobs.Schema,
+		JobsMigrate:     cfg.Jobs.Migrate,
+	}
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"example.com/bothy/engine/problem"
+)
+
+// Finding is one thing that the database says about a query rule.
+type Finding struct {
+	Code     RuleCode
+	Severity problem.Severity
+	What     string // what the rule does, as "the query of consumer x ..." goes on
+	Fix      string
+	Place    int // the character of the rule, counted from 1; 0 for the rule as a whole
+}
+
+// InspectOptions say what is looked at.
+type InspectOptions struct {
+	MigrateOptions                 // what the database should be like; AdminURL stands in where URL does not lead in
+	URL              string        // the connection of the server process
+	StatementTimeout time.Duration // of each look; 0 is none
+}
+
+// Inspector looks at a database and changes nothing: it reads the catalog, and asks about query rules in
+// read-only transactions that it rolls back.
+//
+// It acts as the role of the app. Where the connection is another role's, it changes over to the app inside
+// each transaction; where it may not, it asks for the rights of the app by name.
+type Inspector struct {
+	conn   *pgx.Conn
+	store  *Store // for the text of statements alone: it has no pool
+	limit  time.Duration
+	status Status
+	acts   string // the role that rules are asked about as
+	path   string // the search path of the app, when the connection has another
+	unseen []string
+}
+
+// Inspect connects. The caller closes the Inspector.
+func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
+	all, err := render(o.Schema)
+	if err != nil {
+		return nil, err
+	}
+	i := &Inspector{limit: o.StatementTimeout, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
+	i.conn, err = connectAdmin(ctx, o.URL)
+	if err != nil && o.AdminURL != o.URL {
+		because := err
+		if i.conn, err = connectAdmin(ctx, o.AdminURL); err == nil {
+			i.unseen = append(i.unseen, fmt.Sprintf("database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := i.prepare(ctx, o.MigrateOptions, all); err != nil {
+		i.Close()
+		return nil, err
+	}
+	return i, nil
+}
+
+// Close ends the connection.
+func (i *Inspector) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	_ = i.conn.Close(ctx) // nothing is in flight
+}
+
+// Status is how far the database is from what the options of a migration want.
+func (i *Inspector) Status() Status { return i.status }
+
+// Unseen says what could not be looked at and why, in sentences.
+func (i *Inspector) Unseen() []string { return i.unseen }
+
+func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migration) error {
+	if o.Owner == "" {
+		// without a name, it is whoever made the schema, and not whoever looks
+		err := i.conn.QueryRow(ctx, `SELECT coalesce((SELECT pg_catalog.pg_get_userbyid(nspowner)::text FROM pg_catalog.pg_namespace WHERE nspname = $1), '')`, o.Schema).Scan(&o.Owner)
+		if err != nil {
+			return failed("look for the schema "+o.Schema, err)
+		}
+	}
+	o.PartitionSize, o.PartitionsAhead = cmp.Or(o.PartitionSize, DefaultPartitionSize), cmp.Or(o.PartitionsAhead, DefaultPartitionsAhead)
+	var err error
+	if i.status, err = readStatus(ctx, i.conn, o, all); err != nil {
+		return err
+	}
+	i.acts = i.status.Server.Role
+	if i.acts == i.status.App {
+		return nil
+	}
+	if slices.Contains(i.status.AbsentRoles, i.status.App) {
+		i.unseen = append(i.unseen, fmt.Sprintf("the role %s is not there: rules were tried as %s, and nobody knows what the other will be allowed to read", i.status.App, i.acts))
+		return nil
+	}
+	may, err := mayBecome(ctx, i.conn, i.status.Server.Version, i.status.App)
+	if err != nil {
+		return err
+	}
+	if !may {
+		i.unseen = append(i.unseen, fmt.Sprintf("the connection is that of %s, which may not act as %s: rules were tried as the first, and the rights of the second asked for by name", i.acts, i.status.App))
+		return nil
+	}
+	i.acts = i.status.App
+	i.path, err = i.searchPath(ctx)
+	return err
+}
+
+// searchPath is what the app's own sessions begin with, where somebody has set it for the role. SET ROLE does
+// not bring such settings along.
+func (i *Inspector) searchPath(ctx context.Context) (string, error) {
+	var path string
+	err := i.conn.QueryRow(ctx, `SELECT substr(setting, length('search_path=') + 1) FROM pg_catalog.pg_db_role_setting s
+CROSS JOIN unnest(s.setconfig) AS setting
+WHERE setting LIKE 'search\_path=%' AND s.setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()))
+AND s.setrole IN (0, (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = $1))
+ORDER BY s.setrole <> 0 AND s.setdatabase <> 0 DESC, s.setrole <> 0 DESC LIMIT 1`, i.status.App).Scan(&path)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return path, failed("look up the search path of the role "+i.status.App, err)
+}
+
+// asked runs look in a read-only transaction that is rolled back, as a role.
+func (i *Inspector) asked(ctx context.Context, role string, look func(pgx.Tx) error) error {
+	tx, err := i.conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return failed("look at the database", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	settings := []string{`SET LOCAL statement_timeout = '` + milliseconds(i.limit) + `'`, `SET LOCAL jit = off`}
+	if i.path != "" {
+		settings = append(settings, `SELECT pg_catalog.set_config('search_path', `+literal(i.path)+`, true)`)
+	}
+	if role != i.status.Server.Role {
+		settings = append(settings, `SET LOCAL ROLE `+quote(role))
+	}
+	if _, err := tx.Exec(ctx, strings.Join(settings, "; "), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return failed("look at the database", err)
+	}
+	return look(tx)
+}
+
+// Rule looks at a query rule of a consumer whose rounds read batch events: everything that a start checks,
+// and what only shows when it is too late. An error is one of the connection.
+func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding, error) {
+	if !i.status.counted {
+		return nil, nil // without its log, nothing can be asked
+	}
+	relations, err := i.relations(ctx, rule)
+	if err != nil {
+		return finding(err)
+	}
+	var found []Finding
+	err = i.asked(ctx, i.acts, func(tx pgx.Tx) error {
+		if err := i.store.checkRule(ctx, tx, rule); err != nil {
+			return err
+		}
+		scans, err := i.scans(ctx, tx, rule, batch)
+		found = append(found, scans...)
+		return err
+	})
+	refused, err := finding(err)
+	if err != nil {
+		return nil, err
+	}
+	reached := i.reach(relations, refused)
+	rights, err := i.rightsOf(ctx, rule, reached, len(refused) == 0)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, i.told(refused, rights)...)
+	hidden, err := i.hidden(ctx, rule, reached)
+	if err != nil {
+		return nil, err
+	}
+	found = append(append(found, hidden...), neverAnalysed(rule, relations)...)
+	err = i.asked(ctx, i.acts, func(tx pgx.Tx) error {
+		calls, err := volatileCalls(ctx, tx, rule)
+		found = append(found, calls...)
+		return err
+	})
+	return found, err
+}
+
+// told says once what the server refused: a missing right is better told by the grant that gives it, and one
+// that another role than the app lacks is no fault of the rule.
+func (i *Inspector) told(refused, rights []Finding) []Finding {
+	unreadable := len(refused) > 0 && refused[0].Code == RuleUnreadable
+	switch {
+	case !unreadable:
+		return append(refused, rights...)
+	case len(rights) > 0:
+		return rights
+	case i.acts != i.status.App:
+		return []Finding{{
+			Code: RuleUntried, Severity: problem.Warning,
+			What: fmt.Sprintf("was read and not tried: the role %s may not read what it reads, which the role %s may", i.acts, i.status.App),
+			Fix:  "connect as " + i.status.App,
+		}}
+	default:
+		return refused
+	}
+}
+
+// finding is a RuleError as a finding; any other error is passed on.
+func finding(err error) ([]Finding, error) {
+	wrong, ok := errors.AsType[*RuleError](err)
+	if !ok {
+		return nil, err
+	}
+	what := wrong.What
+	if wrong.cause != nil {
+		what += ": " + wrong.cause.Error()
+	}
+	return []Finding{{Code: wrong.Code, Severity: problem.Error, What: what, Fix: wrong.Fix, Place: wrong.Place}}, nil
+}

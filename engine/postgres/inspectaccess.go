@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"example.com/bothy/engine/problem"
+)
+
+// relation is a table or view that a rule reads, itself or through a view.
+type relation struct {
+	OID         uint32
+	Schema      string
+	Name        string
+	Kind        string // pg_class.relkind
+	Owner       string
+	Secured     bool // row-level security is on
+	Forced      bool // also for its owner
+	Rows        float64
+	Size        int64
+	Invoker     bool     // a view that reads with the rights of whoever asks
+	Behind      []uint32 // what a view reads
+	SchemaOwner string
+}
+
+func (r relation) String() string { return r.Schema + "." + r.Name }
+
+// sql is its name in a statement.
+func (r relation) sql() string { return quote(r.Schema) + "." + quote(r.Name) }
+
+// relations finds what a rule reads. The server locks each table when it reads the text of a statement, also
+// those behind views, and before it asks for any right: so the locks name them, whoever asks.
+func (i *Inspector) relations(ctx context.Context, rule string) ([]relation, error) {
+	look := func(found *[]relation) func(pgx.Tx) error {
+		return func(tx pgx.Tx) error {
+			if _, err := i.store.describe(ctx, tx, rule); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, `SELECT c.oid, n.nspname, c.relname, c.relkind::text, pg_catalog.pg_get_userbyid(c.relowner)::text,
+	c.relrowsecurity, c.relforcerowsecurity, c.reltuples::float8,
+	CASE WHEN c.relkind IN ('r', 'm') THEN coalesce(pg_catalog.pg_relation_size(c.oid), 0) ELSE 0 END,
+	coalesce((SELECT option_value::bool FROM pg_catalog.pg_options_to_table(c.reloptions) WHERE option_name = 'security_invoker'), false),
+	coalesce((SELECT array_agg(DISTINCT d.refobjid) FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d
+		ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass
+		WHERE w.ev_class = c.oid AND d.refobjid <> c.oid AND c.relkind = 'v'), '{}'),
+	pg_catalog.pg_get_userbyid(n.nspowner)::text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid IN (SELECT l.relation FROM pg_catalog.pg_locks l WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation')
+AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+AND n.nspname <> $1 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' ORDER BY 2, 3`, i.status.Schema)
+			if err != nil {
+				return failed("look at the tables of a recipient rule", err)
+			}
+			*found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[relation])
+			return failed("look at the tables of a recipient rule", err)
+		}
+	}
+	var found []relation
+	err := i.asked(ctx, i.acts, look(&found))
+	if i.acts != i.status.Server.Role && isUnreadable(err) {
+		// the role may not even look into a schema: the rights below say so, table by table
+		err = i.asked(ctx, i.status.Server.Role, look(&found))
+	}
+	return found, err
+}
+
+func isUnreadable(err error) bool {
+	found, _ := finding(err)
+	return len(found) > 0 && found[0].Code == RuleUnreadable
+}
+
+// access is one relation with the role that reads it: a view reads what is behind it with the rights of its
+// owner.
+type access struct {
+	relation
+	role    string
+	through string // the view, or empty
+}
+
+// reach follows the views. What the rule names itself is read by the app; so is what a refusal names.
+func (i *Inspector) reach(relations []relation, refused []Finding) []access {
+	byOID := map[uint32]relation{}
+	behind := map[uint32]bool{}
+	for _, r := range relations {
+		byOID[r.OID] = r
+		for _, oid := range r.Behind {
+			behind[oid] = true
+		}
+	}
+	var all []access
+	seen := map[string]bool{}
+	var visit func(r relation, role, through string)
+	visit = func(r relation, role, through string) {
+		key := fmt.Sprintf("%d %s", r.OID, role)
+		if seen[key] {
+			return
+		}
+		seen[key] = true
+		all = append(all, access{r, role, through})
+		reader := role
+		if !r.Invoker {
+			reader = r.Owner
+		}
+		for _, oid := range r.Behind {
+			if next, ok := byOID[oid]; ok {
+				visit(next, reader, r.String())
+			}
+		}
+	}
+	for _, r := range relations {
+		named := slices.ContainsFunc(refused, func(f Finding) bool {
+			return f.Code == RuleUnreadable && strings.HasSuffix(f.What, " "+r.Name+" (SQLSTATE "+codeInsufficientRight+")")
+		})
+		if !behind[r.OID] || named {
+			visit(r, i.status.App, "")
+		}
+	}
+	return all
+}
+
+// rightsOf lists what the roles that read may not. proven says that the server has let the app do all of it.
+func (i *Inspector) rightsOf(ctx context.Context, rule string, reached []access, proven bool) ([]Finding, error) {
+	if proven && i.acts == i.status.App || slices.Contains(i.status.AbsentRoles, i.status.App) {
+		return nil, nil
+	}
+	var found []Finding
+	for _, a := range reached {
+		var usage, whole, some bool
+		err := i.conn.QueryRow(ctx, `SELECT pg_catalog.has_schema_privilege($1::name, $2, 'USAGE'),
+	pg_catalog.has_table_privilege($1::name, $3::oid, 'SELECT'), pg_catalog.has_any_column_privilege($1::name, $3::oid, 'SELECT')`,
+			a.role, a.Schema, a.OID).Scan(&usage, &whole, &some)
+		if err != nil {
+			return nil, failed("ask for the rights on "+a.String(), err)
+		}
+		through := ""
+		if a.through != "" {
+			through = fmt.Sprintf(" through the view %s", a.through)
+		}
+		add := func(severity problem.Severity, what string, grant right) {
+			found = append(found, Finding{Code: RuleUnreadable, Severity: severity, Place: firstPlace(rule, a.relation), What: what + through, Fix: "run: " + grant.sql()})
+		}
+		if !usage && a.through == "" {
+			add(problem.Error, fmt.Sprintf("reads %s, and the role %s may not use the schema %s", a, a.role, a.Schema), right{"SCHEMA", quote(a.Schema), "USAGE", a.role})
+		}
+		grant := right{"TABLE", a.sql(), "SELECT", a.role}
+		switch {
+		case whole:
+		case !some:
+			add(problem.Error, fmt.Sprintf("reads %s, and the role %s may not", a, a.role), grant)
+		case a.through == "":
+			add(problem.Warning, fmt.Sprintf("reads %s, of which the role %s may read only some columns", a, a.role), grant)
+		}
+	}
+	return found, nil
+}
+
+// firstPlace is where a rule first names a relation; 0 when it never does.
+func firstPlace(rule string, r relation) int {
+	for _, w := range words(rule) {
+		if w.name == r.Name && (w.schema == "" || w.schema == r.Schema) && !w.called {
+			return w.place
+		}
+	}
+	return 0
+}
+
+// hidden reports tables whose row-level security decides which rows the reading role sees. Such rows are left
+// out without a word, and the jobs that they would have given too.
+func (i *Inspector) hidden(ctx context.Context, rule string, reached []access) ([]Finding, error) {
+	var found []Finding
+	for _, a := range reached {
+		if !a.Secured || slices.Contains(i.status.AbsentRoles, a.role) {
+			continue
+		}
+		var applies, open, limited bool
+		var names []string
+		err := i.conn.QueryRow(ctx, `SELECT NOT (u.rolsuper OR u.rolbypassrls) AND ($3 OR NOT pg_catalog.pg_has_role(u.oid, c.relowner, 'USAGE')),
+	coalesce(bool_or(p.polpermissive AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = 'true'), false), coalesce(bool_or(NOT p.polpermissive), false),
+	coalesce(array_agg(p.polname::text ORDER BY p.polname) FILTER (WHERE p.polpermissive), '{}')
+FROM pg_catalog.pg_roles u CROSS JOIN pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid AND p.polcmd IN ('r', '*')
+	AND EXISTS (SELECT FROM unnest(p.polroles) r WHERE r = 0 OR pg_catalog.pg_has_role(u.oid, r, 'USAGE'))
+WHERE u.rolname = $1 AND c.oid = $2 GROUP BY u.rolsuper, u.rolbypassrls, u.oid, c.relowner`, a.role, a.OID, a.Forced).Scan(&applies, &open, &limited, &names)
+		if err != nil {
+			return nil, failed("look at the row-level security of "+a.String(), err)
+		}
+		if !applies || open && !limited {
+			continue
+		}
+		f := Finding{
+			Code: RuleHidden, Severity: problem.Warning, Place: firstPlace(rule, a.relation),
+			What: fmt.Sprintf("reads %s, whose row-level security decides which rows the role %s sees (%s %s): rows that it hides give no jobs, and nobody is told", a, a.role, plural(len(names), "policy"), strings.Join(names, ", ")),
+			Fix:  fmt.Sprintf("let it see all: CREATE POLICY bothy_reads ON %s FOR SELECT TO %s USING (true)", a.sql(), quote(a.role)),
+		}
+		if limited {
+			f.Fix = fmt.Sprintf("let it see all: ALTER ROLE %s BYPASSRLS (a restrictive policy stands above every other)", quote(a.role))
+		}
+		if len(names) == 0 {
+			f.Severity = problem.Error
+			f.What = fmt.Sprintf("reads %s, whose row-level security shows the role %s no row at all: no policy lets it in", a, a.role)
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
+
+// largeEnough is from how many bytes on a table that was never analysed is worth a word. A small one is read
+// whole in any case, and the server analyses none that has hardly changed.
+const largeEnough = 1 << 20
+
+// neverAnalysed reports tables of which the server knows no numbers, so that it can only guess how to read
+// them.
+func neverAnalysed(rule string, relations []relation) []Finding {
+	var found []Finding
+	for _, r := range relations {
+		if r.Rows >= 0 || r.Size < largeEnough {
+			continue
+		}
+		found = append(found, Finding{
+			Code: RuleNotAnalysed, Severity: problem.Warning, Place: firstPlace(rule, r),
+			What: fmt.Sprintf("reads %s, which has %d MB and was never analysed: the server guesses how to read it, and nothing can be said of its size here", r, r.Size>>20),
+			Fix:  "run: ANALYZE " + r.sql(),
+		})
+	}
+	return found
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Pooled reports whether a URL leads through a pooler that hands the connections to the server out by
+// transaction. A session of the server is then nobody's own: LISTEN, SET ROLE and advisory locks get lost.
+//
+// A pooler gives its clients process numbers of its own making, so a number that is the server's ends the
+// question. Else two connections tell: while one is inside a transaction, the other must not be moved to
+// another process of the server, nor share one.
+func Pooled(ctx context.Context, url string) (bool, error) {
+	first, err := connectAdmin(ctx, url)
+	if err != nil {
+		return false, err
+	}
+	defer closeSoon(ctx, first)
+	before, err := backend(ctx, first)
+	if err != nil || before == first.PgConn().PID() {
+		return false, err
+	}
+	second, err := connectAdmin(ctx, url)
+	if err != nil {
+		return false, err
+	}
+	defer closeSoon(ctx, second)
+	if _, err := second.Exec(ctx, `BEGIN`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return false, failed("begin a transaction", err)
+	}
+	other, err := backend(ctx, second)
+	if err != nil {
+		return false, err
+	}
+	after, err := backend(ctx, first)
+	return other == before || after != before, err
+}
+
+// backend is the process of the server that answers, asked in the one way that every pooler lets through.
+func backend(ctx context.Context, conn *pgx.Conn) (uint32, error) {
+	var pid uint32
+	err := conn.QueryRow(ctx, `SELECT pg_catalog.pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid)
+	if err != nil {
+		return 0, fmt.Errorf("ask which process of the server answers: %w", err)
+	}
+	return pid, nil
+}
+
+func closeSoon(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	defer cancel()
+	_ = conn.Close(ctx) // nothing is kept on it
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// source is a file with its lines, and with what of them may be shown. Both are found when they are first
+// asked for: most runs have no problem.
+type source struct {
+	File
+	read  bool
+	lines []string
+	masks []lineMask
+}
+
+func (s *source) load() {
+	if s.read || s.Text == nil {
+		return
+	}
+	s.read = true
+	s.lines = split(s.Text)
+	shown := s.Shown
+	if shown == nil {
+		shown = func(string) bool { return false }
+	}
+	s.masks = mask(s.lines, shown)
+}
+
+// split cuts a text into lines at LF, CRLF and a lone CR, as YAML does. A byte-order mark at its start belongs to no
+// line.
+func split(text []byte) []string {
+	plain := strings.TrimPrefix(strings.ToValidUTF8(string(text), "\ufffd"), "\ufeff")
+	plain = strings.ReplaceAll(plain, "\r\n", "\n")
+	return strings.Split(strings.ReplaceAll(plain, "\r", "\n"), "\n")
+}
+
+// line is the text of a line, from 1. It is false for one that the file does not have.
+func (s *source) line(n int) (string, bool) {
+	s.load()
+	if n < 1 || n > len(s.lines) {
+		return "", false
+	}
+	return s.lines[n-1], true
+}
+
+// end is the column behind the word that stands at a place, or 0 where that cannot be told. It is always
+// behind the place.
+func (s *source) end(line, col int) int {
+	text, ok := s.line(line)
+	if !ok || col < 1 {
+		return 0
+	}
+	runes := []rune(text)
+	if col > len(runes) {
+		return 0
+	}
+	return col + extent(runes[col-1:])
+}
+
+// extent is the length of the first word: a text in quotes, a variable, a bracket, or characters up to
+// something that ends a word in YAML or in SQL.
+func extent(runes []rune) int {
+	switch quote := runes[0]; quote {
+	case '"', '\'':
+		for i := 1; i < len(runes); i++ {
+			if runes[i] == '\\' && quote == '"' {
+				i++
+			} else if runes[i] == quote {
+				return i + 1
+			}
+		}
+		return len([]rune(strings.TrimRight(string(runes), " \t")))
+	}
+	n := 0
+	for n < len(runes) && !endsWord(runes, n) {
+		if to := variableEnd(runes, n); to > 0 {
+			n = to
+			continue
+		}
+		n++
+	}
+	return min(max(n, 1), len(runes))
+}
+
+// endsWord reports whether a word ends before the character at i.
+func endsWord(runes []rune, i int) bool {
+	switch runes[i] {
+	case ' ', '\t', ',', '[', ']', '{', '}', '(', ')':
+		return true
+	case ':':
+		return i+1 == len(runes) || runes[i+1] == ' ' || runes[i+1] == '\t'
+	default:
+		return false
+	}
+}
+
+// variableEnd is the place behind the } of a variable ${NAME} that begins at i, or 0 where none begins.
+func variableEnd(runes []rune, i int) int {
+	if runes[i] != '$' || i+1 >= len(runes) || runes[i+1] != '{' {
+		return 0
+	}
+	for j := i + 2; j < len(runes); j++ {
+		switch c := runes[j]; {
+		case c == '}' && j > i+2:
+			return j + 1
+		case c != '_' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z'):
+			return 0
+		}
+	}
+	return 0
+}
+
+// length counts characters.
+func length(text string) int { return utf8.RuneCountInString(text) }

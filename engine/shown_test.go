@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/report"
+)
+
+// wantHidden renders what is found in a configuration, in every format, and fails when one shows the secret.
+func wantHidden(t *testing.T, text, secret string, lookup func(string) (string, bool)) {
+	t.Helper()
+	_, problems := config.Parse("consumers.yaml", []byte(text), lookup)
+	if len(problems) == 0 {
+		return
+	}
+	r := report.Report{
+		Files:    []report.File{{Name: "consumers.yaml", Text: []byte(text), Shown: config.Shown, Consumers: -1}},
+		Problems: problems, Kinds: engine.Kinds(),
+	}
+	for _, f := range report.Formats() {
+		if got := report.Render(r, f); bytes.Contains(got, []byte(secret)) {
+			t.Errorf("%s shows %s of\n%s\nas\n%s", f, secret, text, got)
+		}
+	}
+}
+
+// TestReportsHideSecrets breaks a configuration that holds a password in every line, in several ways: whatever is
+// reported then, and wherever, the password is not shown.
+func TestReportsHideSecrets(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	urls := []string{
+		"url: postgres://app:hunter2@db/shop", "url: 'host=db password=hunter2'", "url: host=db user=hunter2", "url: |\n    host=db\n    user=hunter2",
+		"url: \"host=db\n    user=hunter2\"", "url: &u hunter2\n  admin_url: *u", "ulr: hunter2", "\"url\" : hunter2", "roles: {owner: a, url: hunter2}", "url: @hunter2", "url: [a, hunter2]",
+		"url: {a: hunter2}", "url: # no\n    hunter2", "url: >-\n    hunter2\n\n    x", "url: \"${SET}hunter2\"", "listen_url:\n    - hunter2", "url: !!str hunter2",
+	}
+	breaks := []func(line string) string{
+		func(string) string { return "" },
+		func(line string) string { return line + "\n" + line },
+		func(line string) string { return " " + line },
+		func(line string) string { return strings.TrimPrefix(line, " ") },
+		func(line string) string { return "\t" + line },
+		func(line string) string { return strings.Replace(line, ":", "", 1) },
+		func(line string) string { return strings.Replace(line, ": ", ": \"", 1) },
+		func(line string) string { return strings.Replace(line, ": ", ": [", 1) },
+		func(line string) string { return strings.Replace(line, ": ", ": {", 1) },
+		func(line string) string { return line + "\n---" },
+		func(line string) string { return strings.ReplaceAll(line, " ", "\u00a0") },
+		func(line string) string { return line + " }" },
+		func(line string) string { return line + ",x: [y" },
+		func(line string) string { return "- " + line },
+	}
+	lookup := func(name string) (string, bool) { return "value", name == "SET" }
+	for _, url := range urls {
+		text := "version: 1\ndatabase:\n  schema: shop\n  " + url + "\n  restore_guard: on\nconsumers:\n  - name: archive\n    types: [a.*]\n    job: {kind: archive.append}\n    recipients: none\n"
+		lines := strings.Split(text, "\n")
+		for i := range lines {
+			for _, broken := range breaks {
+				changed := slices.Clone(lines)
+				changed[i] = broken(lines[i])
+				wantHidden(t, strings.Join(changed, "\n"), secret, lookup)
+			}
+		}
+	}
+}
+
+// TestReportsOfCasesHideSecrets does the same with every case file of the configuration.
+func TestReportsOfCasesHideSecrets(t *testing.T) {
+	t.Parallel()
+	const value = "postgres://app:hunter2%@db.example.com/shop"
+	files, err := filepath.Glob(filepath.Join("config", "testdata", "*", "consumers.yaml"))
+	if err != nil || len(files) < 50 {
+		t.Fatalf("found %d case files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantHidden(t, string(text), "hunter2", func(name string) (string, bool) { return value, strings.HasPrefix(name, "S") })
+	}
+}
+
+// An excerpt of a configuration shows what it can: a reader sees the line that is meant.
+func TestReportsShowTheRest(t *testing.T) {
+	t.Parallel()
+	text := "version: 1\nconsumers:\n  - name: Archive\n    batch: 010\n    job: {kind: archive append, queue: slow}\n    recipients: {list: [alex, alex]}\n"
+	_, problems := config.Parse("consumers.yaml", []byte(text), nil)
+	got := string(report.Render(report.Report{Files: []report.File{{Name: "consumers.yaml", Text: []byte(text), Shown: config.Shown}}, Problems: problems}, report.Text))
+	for n, line := range strings.Split(text, "\n")[2:6] {
+		if want := fmt.Sprintf("    %d | %s\n", n+3, line); !strings.Contains(got, want) {
+			t.Errorf("the text does not show %q:\n%s", want, got)
+		}
+	}
+}
