@@ -79,7 +79,7 @@ func TestGolden(t *testing.T) {
 func TestEveryCodeHasACase(t *testing.T) {
 	loaded := map[string]bool{"no-file": true, "unreadable-file": true, "not-a-file": true, "file-too-large": true, "too-many-aliases": true}
 	for _, code := range codes(t) {
-		found, err := filepath.Glob("testdata/" + code + "*/consumers.yaml")
+		found, err := filepath.Glob("../*/testdata/" + code + "*/*.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func (r *reader) expand(used, n *yaml.Node, path string) (string, bool) {
 			r.refuse(path, used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set", path, name),
 				"set "+name+" in the environment of this command")
 		} else {
-			r.warn(used, "unset-variable", name, fmt.Sprintf("%s names the variable %s, which is not looked up here, so its value is not checked", path, name))
+			r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not looked up here, so its value is not checked", path, name))
 		}
 		known = false
 		return reference
@@ -55,32 +55,15 @@ func (r *reader) expand(used, n *yaml.Node, path string) (string, bool) {
 	if !known {
 		m.unknown, text = true, n.Value
 	} else if strings.Contains(variable.ReplaceAllString(n.Value, ""), "${") {
-		r.warn(used, "odd-variable", "", path+" holds ${ without a plain name and }, and that stays as written")
+		r.warn(used, "odd-variable", path+" holds ${ without a plain name and }, and that stays as written")
 	}
 	r.note(path, m)
 	return text, known
 }
 
-// warn adds a warning about a name in a value, once.
-func (r *reader) warn(n *yaml.Node, code, name, what string) {
-	at := r.at(n)
-	if s := (spot{at, code, name}); !r.seen[s] {
-		r.seen[s] = true
-		r.problems = append(r.problems, problem.Problem{At: at, Severity: problem.Warning, Code: code, What: what})
-	}
-}
-
-// quoted shows the author's text of a value. What came out of a variable, and every secret, stays hidden.
-func (r *reader) quoted(path string) string {
-	m := r.marks[path]
-	switch {
-	case m.secret:
-		return unseen
-	case m.variable:
-		return shown(m.raw) + ", whose value is not shown here"
-	default:
-		return shown(m.raw)
-	}
+// warn adds a warning at a node.
+func (r *reader) warn(n *yaml.Node, code, what string) {
+	r.add(problem.Problem{At: r.at(n), Severity: problem.Warning, Code: code, What: what})
 }
 
 // scalar reads one text into v.
@@ -94,7 +77,7 @@ func (r *reader) scalar(used, n *yaml.Node, path string, v reflect.Value, f *fie
 	}
 	// Quotes make a text of a number, except around a variable, which needs them inside { }.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !r.marks[path].variable
-	is := fmt.Sprintf("%s is %s", path, r.quoted(path))
+	is := fmt.Sprintf("%s is %s", path, r.Quoted(path))
 	switch f.kind { //nolint:exhaustive // the others are no scalars
 	case kindCount:
 		if why, fix, ok := countTrouble(text, quoted, *f); !ok {

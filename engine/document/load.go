@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"errors"
@@ -15,25 +15,20 @@ import (
 // MaxSize is the largest file that is read, in bytes. It is checked before anything is parsed.
 const MaxSize = 1 << 20
 
-// Load reads and checks the file at path; "-" is standard input. It looks before it opens, so that a
-// directory, a named pipe or a device is a problem and never a wait.
-//
-// lookup gives the value of an environment variable (os.LookupEnv). Without it, the file is checked as it
-// stands: a variable is a warning, and its value is taken as good.
-//
-// The Config is nil when the list holds an error; with warnings alone it is complete.
-func Load(path string, lookup func(string) (string, bool)) (*Config, problem.List) {
-	text, found := read(path)
+// ReadFile gives the text of a file; "-" is standard input. It looks before it opens, so that a directory,
+// a named pipe or a device is a problem and never a wait, and it reads little more than MaxSize bytes. usual
+// is how such a file is usually called.
+func ReadFile(path, usual string) ([]byte, *problem.Problem) {
+	text, found := read(path, usual)
 	if found != nil {
 		found.At = problem.Position{File: path, Line: 1, Col: 1}
 		found.Severity = problem.Error
-		return nil, problem.List{*found}
 	}
-	return Parse(path, text, lookup)
+	return text, found
 }
 
 // read gives the text of a file, or a problem that lacks only its position.
-func read(path string) ([]byte, *problem.Problem) {
+func read(path, usual string) ([]byte, *problem.Problem) {
 	if path == "-" {
 		return readFrom(os.Stdin)
 	}
@@ -42,7 +37,7 @@ func read(path string) ([]byte, *problem.Problem) {
 	case err != nil:
 		return nil, unreadable(err)
 	case info.IsDir():
-		return nil, &problem.Problem{Code: "not-a-file", What: "this is a directory", Fix: "name the file inside it, such as consumers.yaml"}
+		return nil, &problem.Problem{Code: "not-a-file", What: "this is a directory", Fix: "name the file inside it, such as " + usual}
 	case !info.Mode().IsRegular():
 		return nil, &problem.Problem{
 			Code: "not-a-file", What: "this is a pipe, a socket or a device, not a file", Fix: "name a file, or write - to read standard input",
@@ -61,7 +56,7 @@ func readFrom(from io.Reader) ([]byte, *problem.Problem) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	return text, nil // Parse refuses one that is too large
+	return text, nil // Read refuses one that is too large
 }
 
 func unreadable(err error) *problem.Problem {

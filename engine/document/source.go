@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package document
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ func (r *reader) source(text []byte) *yaml.Node {
 		return nil
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	r.text = text
 	if !r.characters(text) {
 		return nil
 	}
@@ -30,7 +31,7 @@ func (r *reader) source(text []byte) *yaml.Node {
 		return nil
 	}
 	if document == nil || len(document.Content) == 0 || isNull(document.Content[0]) {
-		r.report(start, "empty-file", "the file holds no value", "write version: 1 and at least one consumer")
+		r.report(start, "empty-file", "the file holds no value", "write "+r.begin)
 		return nil
 	}
 	if second != nil {
@@ -42,10 +43,18 @@ func (r *reader) source(text []byte) *yaml.Node {
 		return nil
 	}
 	if top.Kind != yaml.MappingNode {
-		r.report(r.at(top), "wrong-kind", "the file is "+kindName(top)+", and it takes a mapping", "begin with version: 1")
+		r.report(r.at(top), "wrong-kind", "the file is "+kindName(top)+", and it takes a mapping", "begin with "+r.first())
 		return nil
 	}
 	return top
+}
+
+// first is an example of the first key of the grammar.
+func (s *shape) first() string {
+	for _, f := range fieldsOf(s.root) {
+		return s.example(f)
+	}
+	return s.begin
 }
 
 // parse reads the first document of a text, and the node of a second one when there is one. The parser is
