@@ -101,6 +101,11 @@ var rooms = map[string]wall{
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
 	},
+	"engine/expect": {
+		reason:    "tests of consumers are judged without knowing how a database answers, or who prints the verdict",
+		never:     []string{modPGX, modRiver, modSQL, modGoose, modFSM, modCobra, house + "/engine/postgres", house + "/engine/machine"},
+		notItself: []string{modYAML},
+	},
 	"engine/jobs": {
 		reason:    "inserts what it is given; who gets a job was decided before",
 		never:     []string{modYAML, modFSM, house + "/engine/config", house + "/engine/machine", house + "/engine/consumer"},

@@ -71,12 +71,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		return err
 	}
 	// The configuration is checked before anything is started; the real address is put in afterwards.
-	cfg, err := loadConfig(cmd, f.config, func(name string) (string, bool) {
-		if name == databaseVariable {
-			return "postgres:///private", true
-		}
-		return env(name)
-	})
+	cfg, err := loadConfig(cmd, f.config, privately(env))
 	if err != nil {
 		return err
 	}
@@ -85,9 +80,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
-	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: dev makes none, and connects as one
-	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
+	alone(cfg, url)
 	for i := range cfg.Consumers {
 		// a rule that fails is found at once, and not after a few polls of production
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
@@ -107,6 +100,24 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Log.Level = "warn" // the table at the end says it all
 	}
 	return follow(ctx, &devRun{cmd: cmd, flags: f, cfg: cfg, url: url, tally: newTally()})
+}
+
+// privately gives the variables of a configuration whose database is a private one: the address is put in
+// afterwards, and whatever the environment says of it need not even be an address.
+func privately(env lookupEnv) lookupEnv {
+	return func(name string) (string, bool) {
+		if name == databaseVariable {
+			return "postgres:///private", true
+		}
+		return env(name)
+	}
+}
+
+// alone changes a configuration to a database that nobody else uses.
+func alone(cfg *config.Config, url string) {
+	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
+	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: none is made, and one connects
+	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
 }
 
 // readSetup is the SQL that is run before the consumers start.
@@ -137,7 +148,12 @@ const devPoll = 250 * time.Millisecond
 // devDatabase is the address of a database for dev alone, and what ends it.
 func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (url string, stop func() error, err error) {
 	if existing, _ := env(databaseVariable); existing != "" {
-		return scratchDatabase(cmd, existing)
+		url, name, stop, err := scratchDatabase(cmd.Context(), existing, "bothy_dev_")
+		if err != nil {
+			return "", nil, fmt.Errorf("make a database on the server of %s: %w", databaseVariable, err)
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", name, databaseVariable)
+		return url, stop, nil
 	}
 	server, err := devdb.Start(cmd.Context(), devdb.Options{
 		Data: f.data, Durable: f.data != "", Fetch: true, Log: cmd.ErrOrStderr(), MaxConnections: 100 + 2*consumers,
@@ -149,22 +165,21 @@ func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (
 	return server.URL(devdb.Superuser, "postgres"), server.Stop, nil
 }
 
-// scratchDatabase makes a database on a server that exists; stop drops it.
-func scratchDatabase(cmd *cobra.Command, server string) (url string, stop func() error, err error) {
-	name := "bothy_dev_" + strings.ToLower(rand.Text()[:10])
+// scratchDatabase makes a database on a server that exists; drop removes it.
+func scratchDatabase(ctx context.Context, server, prefix string) (url, name string, drop func() error, err error) {
+	name = prefix + strings.ToLower(rand.Text()[:10])
 	url, err = withDatabase(server, name)
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
-	if err := postgres.CreateDatabase(cmd.Context(), server, name); err != nil {
-		return "", nil, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
+	if err := postgres.CreateDatabase(ctx, server, name); err != nil {
+		return "", "", nil, err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", name, databaseVariable)
-	return url, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), dropLimit)
+	return url, name, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropLimit)
 		defer cancel()
 		if err := postgres.DropDatabase(ctx, server, name); err != nil {
-			return fmt.Errorf("drop the database %s, which dev made on the server of %s: %w", name, databaseVariable, err)
+			return fmt.Errorf("drop the database %s, which this command made on the server of %s: %w", name, databaseVariable, err)
 		}
 		return nil
 	}, nil

@@ -148,5 +148,5 @@ func (s Subject) place(consumer string, at int) problem.Position {
 	if s.Consumers[i].Rule.Kind != round.RuleQuery {
 		return s.Config.At(path)
 	}
-	return s.Config.At(path + ".query")
+	return s.Config.Inside(path+".query", at)
 }
