@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
@@ -95,11 +96,7 @@ func (s stage) Setup(ctx context.Context, sql string) error {
 	if !ok {
 		return err
 	}
-	what := answer.Message
-	if answer.Hint != "" {
-		what += "; " + answer.Hint
-	}
-	return &expect.Refused{Row: -1, Event: -1, At: int(answer.Position) - 1, What: what}
+	return &expect.Refused{Row: -1, Event: -1, At: int(answer.Position) - 1, What: said(answer)}
 }
 
 // Rehearse runs the rules of consumers.
@@ -117,10 +114,31 @@ func (s stage) Rehearse(ctx context.Context, rows []expect.Row, events []round.E
 	}
 	answers := make([]expect.Answer, len(rehearsed))
 	for i, r := range rehearsed {
-		answers[i] = expect.Answer{Targets: r.Targets, Err: r.Err, At: r.At}
+		answers[i] = expect.Answer{Targets: r.Targets, Err: readable(r.Err), At: r.At}
 		for _, own := range r.Own {
 			answers[i].Own = append(answers[i].Own, expect.OwnJob(own))
 		}
 	}
 	return answers, nil
+}
+
+// readable is the error of a rule for its author, who knows neither the driver nor SQLSTATEs.
+func readable(err error) error {
+	rule, ok := errors.AsType[*postgres.RuleError](err)
+	if !ok {
+		return err
+	}
+	text := "the recipient rule " + rule.What
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		text += ": " + said(answer)
+	}
+	return errors.New(text + "\nfix: " + rule.Fix)
+}
+
+// said is what the server says, with its hint.
+func said(answer *pgconn.PgError) string {
+	if answer.Hint == "" {
+		return answer.Message
+	}
+	return answer.Message + "; " + strings.TrimSuffix(answer.Hint, ".")
 }

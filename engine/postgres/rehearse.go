@@ -121,7 +121,7 @@ func (s *Store) rehearse(ctx context.Context, conn *pgxpool.Conn, c round.Consum
 			return Rehearsed{}, failed("read the jobs of a handler", err)
 		}
 	}
-	_, err = conn.Exec(ctx, `ROLLBACK TO SAVEPOINT rehearsal`)
+	_, err = conn.Exec(ctx, `ROLLBACK TO SAVEPOINT rehearsal; RELEASE SAVEPOINT rehearsal`)
 	if sqlState(err) == codeNoSavepoint {
 		return Rehearsed{}, &RuleError{What: "left the transaction that it was given", Fix: "run no COMMIT or ROLLBACK in a handler", cause: err}
 	}
@@ -187,28 +187,24 @@ RETURNING seq, id::text, type, resource, resource_id, audience, payload, occurre
 	return stored, nil
 }
 
-// insertRows fills the tables that rules read.
+// insertRows fills the tables that rules read, row by row: in a batch, an unknown column of the last one would
+// be an error of the first.
 func insertRows(ctx context.Context, conn *pgxpool.Conn, schema string, rows []Row) error {
 	names := map[string]string{} // as the server writes them
-	batch := &pgx.Batch{}
 	for i, row := range rows {
-		if names[row.Table] == "" {
-			name, err := tableName(ctx, conn, schema, row.Table)
-			if err != nil {
+		name, known := names[row.Table]
+		if !known {
+			var err error
+			if name, err = tableName(ctx, conn, schema, row.Table); err != nil {
 				return refused(err, SceneError{Row: i, Event: -1}, "look up a table")
 			}
 			names[row.Table] = name
 		}
-		sql, args, err := rowStatement(names[row.Table], row.Values)
+		sql, args, err := rowStatement(name, row.Values)
 		if err != nil {
 			return &SceneError{Row: i, Event: -1, What: err.Error()}
 		}
-		batch.Queue(sql, args...)
-	}
-	results := conn.SendBatch(ctx, batch)
-	defer func() { _ = results.Close() }() // what fails was read before
-	for i := range rows {
-		if _, err := results.Exec(); err != nil {
+		if _, err := conn.Exec(ctx, sql, args...); err != nil {
 			return refused(err, SceneError{Row: i, Event: -1}, "insert the rows of a rehearsal")
 		}
 	}
