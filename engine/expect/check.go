@@ -112,7 +112,7 @@ func (c *checker) test(e *testEntry, path string) test {
 	}
 	jobs, failing := path+".jobs", path+".error"
 	switch {
-	case c.tree.Written(jobs) && c.tree.Written(failing):
+	case c.tree.Sound(jobs) && c.tree.Sound(failing):
 		c.tree.Refuse(failing, "two-expectations", c.titled(path, e.Name)+" expects jobs and an error, and a rule that fails creates none",
 			"keep one of the two, and move the other to a test of its own", jobs)
 	case c.tree.Written(failing):

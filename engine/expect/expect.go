@@ -28,26 +28,26 @@ import (
 type declaration struct {
 	Version  int         `yaml:"version" validate:"required,eq=1" since:"0.1" doc:"The version of this file's grammar. It is 1."`
 	Setup    []string    `yaml:"setup" validate:"omitempty,min=1,max=100,dive,script_file" since:"0.1" doc:"SQL files that make the tables which query rules and handlers read, relative to this file. They run once, in this order, on an empty database, and only when a test needs one."`
-	SetupSQL string      `yaml:"setup_sql" validate:"omitempty,min=1" since:"0.1" doc:"SQL that runs after the files of setup."`
+	SetupSQL string      `yaml:"setup_sql" validate:"omitempty,script" since:"0.1" doc:"SQL that runs after the files of setup."`
 	Tests    []testEntry `yaml:"tests" validate:"required,min=1,max=10000,dive" since:"0.1" doc:"The tests. Each has a log and tables of its own."`
 }
 
 // testEntry is one test.
 type testEntry struct {
 	Name      string                                 `yaml:"name" validate:"required,test_name" since:"0.1" doc:"What holds, in a few words. No other test of the file has the same name."`
-	Consumers []string                               `yaml:"consumers" validate:"omitempty,min=1,max=5000" since:"0.1" doc:"The consumers that the test looks at. Absent: all."`
-	Rows      map[string][]map[string]document.Value `yaml:"rows" validate:"omitempty,min=1,max=1000" since:"0.1" doc:"Rows by table, for this test alone: {public.watchers: [{id: 1, person: alex}]}. A column that a row leaves out has the table's default."`
+	Consumers []string                               `yaml:"consumers" validate:"omitempty,min=1,max=5000,dive,consumer" since:"0.1" doc:"The consumers that the test looks at. Absent: all."`
+	Rows      map[string][]map[string]document.Value `yaml:"rows" validate:"omitempty,min=1,max=1000,dive,keys,table,endkeys,min=1,dive,dive,keys,column,endkeys" since:"0.1" doc:"Rows by table, for this test alone: {public.watchers: [{id: 1, person: alex}]}. A column that a row leaves out has the table's default."`
 	Events    []eventEntry                           `yaml:"events" validate:"required,min=1,max=1000,dive" since:"0.1" doc:"The whole log. The events are numbered from 1."`
 	Jobs      []jobEntry                             `yaml:"jobs" word:"none" validate:"omitempty,max=10000,dive" since:"0.1" doc:"The jobs that the consumers create of the events: these and no others, in any order. The word none: not one."`
-	Error     string                                 `yaml:"error" validate:"omitempty,min=1" since:"0.1" doc:"In place of jobs: a rule fails, and its message holds this text."`
+	Error     string                                 `yaml:"error" validate:"omitempty,message" since:"0.1" doc:"In place of jobs: a rule fails, and its message holds this text."`
 }
 
 // eventEntry is one event.
 type eventEntry struct {
 	Type       string         `yaml:"type" validate:"required,event_type" since:"0.1" doc:"The type of the event, such as order.paid."`
-	Resource   string         `yaml:"resource" since:"0.1" doc:"The kind of thing that the event is about. Absent: empty."`
-	ResourceID string         `yaml:"resource_id" since:"0.1" doc:"Which one. Absent: empty."`
-	Audience   []string       `yaml:"audience" validate:"omitempty,max=10000,dive,min=1" since:"0.1" doc:"The people whom the event concerns. Absent: none."`
+	Resource   string         `yaml:"resource" validate:"omitempty,resource" since:"0.1" doc:"The kind of thing that the event is about. Absent: empty."`
+	ResourceID string         `yaml:"resource_id" validate:"omitempty,resource_id" since:"0.1" doc:"Which one. Absent: empty."`
+	Audience   []string       `yaml:"audience" validate:"omitempty,max=10000,dive,person" since:"0.1" doc:"The people whom the event concerns. Absent: none."`
 	Payload    document.Value `yaml:"payload" since:"0.1" doc:"Any value, stored as JSON. Absent: {}."`
 	ID         string         `yaml:"id" validate:"omitempty,event_id" since:"0.1" doc:"The id of the event. Absent: one that ends in its number."`
 	OccurredAt string         `yaml:"occurred_at" validate:"omitempty,moment" since:"0.1" doc:"When the event was numbered. Absent: now."`
@@ -56,11 +56,11 @@ type eventEntry struct {
 
 // jobEntry is one expected job.
 type jobEntry struct {
-	Consumer    string `yaml:"consumer" since:"0.1" doc:"The consumer that creates the job. Absent: the one that has this kind."`
-	Kind        string `yaml:"kind" since:"0.1" doc:"The kind of the job. Absent: that of the consumer."`
-	Queue       string `yaml:"queue" validate:"omitempty,min=1" since:"0.1" doc:"The queue of the job. Absent: not compared."`
-	Recipient   string `yaml:"recipient" since:"0.1" doc:"Who the job is for. Absent: nobody, as under the rule none."`
-	Event       int    `yaml:"event" validate:"omitempty,min=1,max=1000" since:"0.1" doc:"The number of the event in the list, from 1. It may be left out when there is one event."`
+	Consumer    string `yaml:"consumer" validate:"omitempty,consumer" since:"0.1" doc:"The consumer that creates the job. Absent: the one that has this kind."`
+	Kind        string `yaml:"kind" validate:"omitempty,kind" since:"0.1" doc:"The kind of the job. Absent: that of the consumer."`
+	Queue       string `yaml:"queue" validate:"omitempty,queue" since:"0.1" doc:"The queue of the job. Absent: not compared."`
+	Recipient   string `yaml:"recipient" validate:"omitempty,recipient" since:"0.1" doc:"Who the job is for. Absent: nobody, as under the rule none."`
+	Event       int    `yaml:"event" validate:"omitempty,min=1,max=1000" unit:"place in the list" since:"0.1" doc:"The number of the event in the list, from 1. It may be left out when there is one event."`
 	MaxAttempts int    `yaml:"max_attempts" validate:"omitempty,min=1,max=32767" unit:"attempts" since:"0.1" doc:"How often River tries the job. Absent: not compared."`
 	Priority    int    `yaml:"priority" validate:"omitempty,min=1,max=4" since:"0.1" doc:"River's priority of the job. Absent: not compared."`
 }

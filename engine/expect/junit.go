@@ -81,7 +81,7 @@ func (r Report) suite() (suite junitSuite, took time.Duration) {
 	for _, result := range r.Results {
 		took += result.Took
 		c := junitCase{Name: result.Name, Class: r.File, Time: seconds(result.Took), File: result.Test.File, Line: result.Test.Line}
-		text := &junitText{result.What, "", result.At.String() + ": " + result.What + "\n" + strings.Join(result.Details, "\n")}
+		text := &junitText{result.What, "", strings.Join(append([]string{result.At.String() + ": " + result.What}, result.Details...), "\n")}
 		switch result.Verdict {
 		case Failed:
 			text.Type = "failed"

@@ -95,6 +95,9 @@ func (f *File) Run(ctx context.Context, only func(name string) bool, open func(c
 		if !only(t.name) {
 			continue
 		}
+		if ctx.Err() != nil {
+			break
+		}
 		begin := time.Now()
 		if !opened && len(f.staged(t)) > 0 {
 			opened = true
@@ -121,7 +124,7 @@ func (f *File) prepare(ctx context.Context, open func(context.Context) (Stage, e
 		if refused, ok := errors.AsType[*Refused](err); ok {
 			return nil, problem.List{{
 				At: s.place(refused.At), Severity: problem.Error, Code: "bad-setup",
-				What: "the database refuses the setup: " + refused.What, Fix: "correct the SQL; nothing of the test's server was there before it",
+				What: "the database refuses the setup: " + refused.What, Fix: "correct the SQL: it runs on an empty database, before the tests",
 			}}
 		}
 		if err != nil {
