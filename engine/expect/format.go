@@ -64,18 +64,17 @@ var formats = map[string]document.Format{
 		},
 	},
 	// What these hold, the configuration or the database knows; here they are not empty.
-	"consumer": some("archive"),
-	"kind":     some("archive.append"),
-	"queue":    some("default"),
-	"person":   some("alex"),
-	"message":  some("the recipient rule"),
-	"script":   some("CREATE TABLE public.watchers (id bigint)"),
-	"table":    some("public.watchers"),
-	"column":   some("id"),
-	// An empty one says that there is none.
-	"resource":    whatever("order"),
-	"resource_id": whatever("ord-1001"),
-	"recipient":   whatever("alex"),
+	"consumer":    some("archive"),
+	"kind":        some("archive.append"),
+	"queue":       some("default"),
+	"person":      some("alex"),
+	"message":     some("the recipient rule"),
+	"script":      some("CREATE TABLE public.watchers (id bigint)"),
+	"table":       some("public.watchers"),
+	"column":      some("id"),
+	"resource":    some("order"),
+	"resource_id": some("ord-1001"),
+	"recipient":   some("alex"),
 	"script_file": {
 		Code: "bad-setup", Fix: "write the path of an SQL file, or put the SQL under setup_sql", Example: "tables.sql",
 		Trouble: func(text string) (string, string) {
@@ -97,14 +96,6 @@ func some(example string) document.Format {
 			}
 			return "", ""
 		},
-	}
-}
-
-// whatever is any text, the empty one too.
-func whatever(example string) document.Format {
-	return document.Format{
-		Code: "empty-value", Fix: "write a text such as " + example, Example: example,
-		Trouble: func(string) (string, string) { return "", "" },
 	}
 }
 

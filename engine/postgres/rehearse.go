@@ -248,6 +248,11 @@ WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname <> ALL (ARRAY['pg_catalog'
 	if err != nil {
 		return "", err
 	}
+	if !strings.Contains(name, ".") {
+		for i, full := range known {
+			_, known[i], _ = strings.Cut(full, ".")
+		}
+	}
 	what := fmt.Sprintf("there is no table %q", name)
 	if near := problem.Nearest(name, known); near != "" {
 		what += fmt.Sprintf("; did you mean %q?", near)
