@@ -95,6 +95,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		devCommand(env),
 		validateCommand(env),
 		testCommand(env),
+		configCommand(env),
 		migrateCommand(env),
 		eventsCommand(env),
 		runCommand(env),

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"example.com/bothy/engine"
-	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/expect"
 	"example.com/bothy/engine/problem"
 )
@@ -113,12 +112,11 @@ func besideOf(path string) string {
 }
 
 func runTests(cmd *cobra.Command, f testFlags, files []string, env lookupEnv) (err error) {
-	cfg, err := testedConfig(cmd, f.config, env)
+	subject, err := testSubject(cmd, f.config, env)
 	if err != nil {
 		return err
 	}
-	subject := expect.Subject{Config: cfg, Consumers: engine.Consumers(cfg), Handlers: []string{mentionsName}}
-	servers := &testServers{cmd: cmd, env: env, cfg: cfg}
+	servers := &testServers{cmd: cmd, env: env, cfg: subject.Config}
 	defer func() { err = errors.Join(err, servers.stop()) }()
 
 	var reports []expect.Report
@@ -178,15 +176,19 @@ func showTests(cmd *cobra.Command, f testFlags, reports []expect.Report, found p
 	return nil
 }
 
-// testedConfig reads the configuration as it is, or as it stands in the file when a variable is not set: tests
-// need no secret. The address of the server is never that of a test.
-func testedConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config, error) {
-	parse := configReader(cmd, path)
-	cfg, found := parse(privately(env))
+// testSubject reads the configuration with the variables of the environment, or as it stands when one of them
+// is not set: tests need no secret, and the address of the server is never that of a test.
+func testSubject(cmd *cobra.Command, path string, env lookupEnv) (expect.Subject, error) {
+	parse, lookup := configReader(cmd, path), privately(env)
+	cfg, found := parse(lookup)
 	if slices.ContainsFunc(found, func(p problem.Problem) bool { return p.Code == "unset-variable" }) {
+		lookup = nil
 		cfg, found = parse(nil)
 	}
-	return cfg, found.Err()
+	if err := found.Err(); err != nil {
+		return expect.Subject{}, err
+	}
+	return expect.Subject{Config: cfg, Consumers: engine.Consumers(cfg), Handlers: []string{mentionsName}, Lookup: lookup}, nil
 }
 
 func writeJUnit(name string, reports []expect.Report) (err error) {

@@ -70,6 +70,7 @@ type Subject struct {
 	Config    *config.Config
 	Consumers []round.Consumer // of Config, in its order
 	Handlers  []string         // that this program has registered
+	Lookup    document.Lookup  // that Config was read with: what ${NAME} stands for
 }
 
 // here reports whether this program can run the rule of a consumer.
@@ -126,7 +127,7 @@ func Parse(path string, text []byte, subject Subject) (*File, problem.List) {
 
 func parse(path string, text []byte, subject Subject, read func(string) ([]byte, error)) (*File, problem.List) {
 	c := &checker{file: &File{name: path, subject: subject}, read: read, folder: filepath.Dir(path)}
-	_, _, problems := grammar(c.check).Read(path, text, nil)
+	_, _, problems := grammar(c.check).Read(path, text, subject.Lookup)
 	if problems.Errors() > 0 {
 		return nil, problems
 	}
@@ -135,8 +136,20 @@ func parse(path string, text []byte, subject Subject, read func(string) ([]byte,
 
 // grammar reads a declaration, and then lets check look at it.
 func grammar(check func(*declaration, *document.Tree)) *document.Grammar[declaration] {
-	return &document.Grammar[declaration]{Name: Name, Begin: "version: 1 and at least one test", Formats: formats, Check: check}
+	return &document.Grammar[declaration]{
+		Name:    Name,
+		About:   "What is expected of consumers: which jobs they create of which events. `engine test` runs it.",
+		Begin:   "version: 1 and at least one test",
+		Formats: formats,
+		Check:   check,
+	}
 }
+
+// Schema is the JSON Schema of a test file.
+func Schema() ([]byte, error) { return grammar(nil).Schema() }
+
+// Reference is the page with every key of a test file.
+func Reference() []byte { return grammar(nil).Reference() }
 
 // Len is how many tests there are.
 func (f *File) Len() int { return len(f.tests) }

@@ -29,7 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // subject is what the cases are about: testdata/consumers.yaml, with one of its two handlers.
 func subject(t testing.TB) Subject {
 	t.Helper()
-	cfg, problems := config.Load("testdata/consumers.yaml", nil)
+	text, err := os.ReadFile("testdata/consumers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, problems := config.Parse("consumers.yaml", text, nil)
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +46,13 @@ func everything(string) bool { return true }
 //
 //	a query:   each row's person is a recipient of each event; the person fails makes the rule fail
 //	a handler: robin is the recipient, and a payload {"own": KIND} makes a job of its own
-//	a row with the column refused, and an event whose payload is "refused", are not taken
+//	a row with the column persn, an event whose payload is a zero byte and a script with the type txt are refused
 type scripted struct{}
 
 func (scripted) Setup(_ context.Context, sql string) error {
 	switch {
-	case strings.Contains(sql, "BROKEN"):
-		return &Refused{Row: -1, Event: -1, At: strings.Index(sql, "BROKEN"), What: `type "BROKEN" does not exist`}
+	case strings.Contains(sql, "txt"):
+		return &Refused{Row: -1, Event: -1, At: strings.Index(sql, "txt"), What: `type "txt" does not exist`}
 	case strings.Contains(sql, "SOMEWHERE"):
 		return &Refused{Row: -1, Event: -1, At: -1, What: "it fails somewhere"}
 	case strings.Contains(sql, "unreachable"):
@@ -64,14 +68,14 @@ func (scripted) Rehearse(_ context.Context, rows []Row, events []round.Event, co
 		if err := json.Unmarshal(row.Values, &columns); err != nil {
 			return nil, err
 		}
-		if columns["refused"] != "" {
-			return nil, &Refused{Row: i, Event: -1, At: -1, What: `column "refused" does not exist`}
+		if columns["persn"] != "" {
+			return nil, &Refused{Row: i, Event: -1, At: -1, What: `column "persn" of relation "watchers" does not exist`}
 		}
 		people = append(people, columns["person"])
 	}
 	for i, e := range events {
-		if string(e.Payload) == `"refused"` {
-			return nil, &Refused{Row: -1, Event: i, At: -1, What: "no such payload"}
+		if string(e.Payload) == `"\u0000"` {
+			return nil, &Refused{Row: -1, Event: i, At: -1, What: `unsupported Unicode escape sequence; \u0000 cannot be converted to text`}
 		}
 	}
 	answers := make([]Answer, len(consumers))
@@ -104,11 +108,15 @@ func answer(consumer string, people []string, events []round.Event) Answer {
 
 func openScripted(context.Context) (Stage, error) { return scripted{}, nil }
 
-// outcome is all that is said about a test file.
-func outcome(t testing.TB, path string, s Subject) string {
+// outcome is all that is said about the test file of a folder.
+func outcome(t testing.TB, folder string, s Subject) string {
 	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, Name))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var b bytes.Buffer
-	file, problems := Load(path, s)
+	file, problems := parse(Name, text, s, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(folder, name)) })
 	if len(problems) > 0 {
 		fmt.Fprintln(&b, problems.Error())
 	}
@@ -123,17 +131,18 @@ func outcome(t testing.TB, path string, s Subject) string {
 	return b.String()
 }
 
-// TestCases compares everything that is said about each file of testdata/cases. A folder is named after the code
+// TestCases compares everything that is said about each file of testdata. A folder is named after the code
 // that it shows, or fine, or fail for tests that do not pass; what follows a dot tells several apart.
 func TestCases(t *testing.T) {
-	folders, err := filepath.Glob("testdata/cases/*")
-	if err != nil || len(folders) == 0 {
+	files, err := filepath.Glob("testdata/*/" + Name)
+	if err != nil || len(files) == 0 {
 		t.Fatalf("no case files: %v", err)
 	}
 	s := subject(t)
-	for _, folder := range folders {
+	for _, file := range files {
+		folder := filepath.Dir(file)
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			got := outcome(t, filepath.Join(folder, Name), s)
+			got := outcome(t, folder, s)
 			wantFile := filepath.Join(folder, "want.txt")
 			if *update {
 				if err := os.WriteFile(wantFile, []byte(got), 0o644); err != nil {
@@ -191,7 +200,7 @@ tests:
 
 // An end of the context ends the run between two tests.
 func TestRunEndsWithItsContext(t *testing.T) {
-	file, problems := Load("testdata/cases/fine.rules/"+Name, subject(t))
+	file, problems := Load("testdata/fine.rules/"+Name, subject(t))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

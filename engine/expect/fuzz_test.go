@@ -27,7 +27,7 @@ func (quietStage) Rehearse(_ context.Context, _ []Row, _ []round.Event, consumer
 
 // FuzzParse: no text makes the reader or a run panic, or gives a place outside the file.
 func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/cases/*/" + Name)
+	files, err := filepath.Glob("testdata/*/" + Name)
 	if err != nil {
 		f.Fatal(err)
 	}

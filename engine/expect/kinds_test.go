@@ -45,7 +45,7 @@ func TestKinds(t *testing.T) {
 		if !strings.HasSuffix(k.Means, ".") || k.Severity != problem.Error {
 			t.Errorf("kind %+v: want a sentence and a severity", k)
 		}
-		if _, err := os.Stat(filepath.Join("testdata/cases", k.Code, Name)); err != nil {
+		if _, err := os.Stat(filepath.Join("testdata", k.Code, Name)); err != nil {
 			t.Errorf("the code %s has no case: %v", k.Code, err)
 		}
 	}

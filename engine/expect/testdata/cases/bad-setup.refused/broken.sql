@@ -1,2 +1,0 @@
-CREATE TABLE one (a int);
-CREATE TABLE two (a BROKEN);
