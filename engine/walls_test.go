@@ -66,6 +66,11 @@ var rooms = map[string]wall{
 		reason: "a program of a user: it shows appending and embedding through what the engine offers to programs",
 		never:  []string{modCobra, house + "/engine/devdb"},
 	},
+	"cmd/reference": {
+		reason:    "writes the pages of docs/reference from what the rooms declare",
+		never:     []string{"testing"},
+		notItself: []string{modFSM, modYAML, modPGX, modRiver, modGoose, modSQL},
+	},
 	"docs/examples/worker": {
 		reason: "a program of a user: it shows that working a job needs nothing of the engine",
 		never:  []string{house + "/engine", house + "/definitions", house + "/migrations"},
@@ -104,6 +109,11 @@ var rooms = map[string]wall{
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
+	},
+	"engine/expect": {
+		reason:    "tests of consumers are judged without knowing how a database answers, or who prints the verdict",
+		never:     []string{modPGX, modRiver, modSQL, modGoose, modFSM, modCobra, house + "/engine/postgres", house + "/engine/machine"},
+		notItself: []string{modYAML},
 	},
 	"engine/jobs": {
 		reason:    "inserts what it is given; who gets a job was decided before",

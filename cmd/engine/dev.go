@@ -67,12 +67,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		return err
 	}
 	// The configuration is checked before anything is started; the real address is put in afterwards.
-	cfg, err := loadConfig(cmd, f.config, func(name string) (string, bool) {
-		if name == databaseVariable {
-			return "postgres:///private", true
-		}
-		return env(name)
-	})
+	cfg, err := loadConfig(cmd, f.config, privately(env))
 	if err != nil {
 		return err
 	}
@@ -84,9 +79,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	ctx, cancel := database.watch(ctx)
 	defer cancel()
 	url := database.url
-	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
-	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: dev makes none, and connects as one
-	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
+	alone(cfg, url)
 	for i := range cfg.Consumers {
 		// a rule that fails is found at once, and not after a few polls of production
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
@@ -118,6 +111,24 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 
 // missingTable is how PostgreSQL names the error of a table that is not there.
 const missingTable = "SQLSTATE 42P01"
+
+// privately gives the variables of a configuration whose database is a private one: the address is put in
+// afterwards, and whatever the environment says of it need not even be an address.
+func privately(env lookupEnv) lookupEnv {
+	return func(name string) (string, bool) {
+		if name == databaseVariable {
+			return "postgres:///private", true
+		}
+		return env(name)
+	}
+}
+
+// alone changes a configuration to a database that nobody else uses.
+func alone(cfg *config.Config, url string) {
+	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
+	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: none is made, and one connects
+	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
+}
 
 // readSetup is the SQL that is run before the consumers start.
 func readSetup(file string) (string, error) {

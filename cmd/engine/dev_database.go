@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 // devDB is the database of one run of dev.
 type devDB struct {
 	url    string
+	name   string // of the database that was made; empty on a private server
 	stop   func() error
 	server *devdb.Server // nil on a server of somebody else
 }
@@ -42,7 +44,12 @@ func (d devDB) watch(ctx context.Context) (context.Context, context.CancelFunc) 
 // devDatabase is a database for dev alone.
 func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (devDB, error) {
 	if existing, _ := env(databaseVariable); existing != "" {
-		return scratchDatabase(cmd, existing)
+		made, err := scratchDatabase(cmd.Context(), cmd.ErrOrStderr(), existing, "bothy_dev_")
+		if err != nil {
+			return devDB{}, err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", made.name, databaseVariable)
+		return made, nil
 	}
 	server, err := devdb.Start(cmd.Context(), devdb.Options{
 		Data: f.data, Durable: f.data != "", Fetch: true, Log: cmd.ErrOrStderr(), MaxConnections: 100 + 2*consumers,
@@ -54,53 +61,52 @@ func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (
 	return devDB{url: server.URL(devdb.Superuser, "postgres"), stop: server.Stop, server: server}, nil
 }
 
-// Databases of dev on a server of somebody else are named bothy_dev_TIME_RANDOM, so that a later run can
-// tell which ones nobody will come back for.
+// Databases on a server of somebody else are named PREFIX TIME _ RANDOM, so that a later run can tell which
+// ones nobody will come back for.
 const (
-	scratchPrefix = "bothy_dev_"
-	scratchTime   = "20060102150405"
-	scratchAge    = time.Hour // a run that is still making its database has no session there yet
+	scratchTime = "20060102150405"
+	scratchAge  = time.Hour // a run that is still making its database has no session there yet
 )
 
-// scratchDatabase makes a database on a server that exists; stop drops it.
-func scratchDatabase(cmd *cobra.Command, server string) (devDB, error) {
-	sweepScratch(cmd, server)
-	name := scratchPrefix + time.Now().UTC().Format(scratchTime) + "_" + strings.ToLower(rand.Text()[:10])
+// scratchDatabase makes a database on a server that exists, for this command alone, and drops what earlier
+// ones have left; stop drops it.
+func scratchDatabase(ctx context.Context, say io.Writer, server, prefix string) (devDB, error) {
+	sweepScratch(ctx, say, server, prefix)
+	name := prefix + time.Now().UTC().Format(scratchTime) + "_" + strings.ToLower(rand.Text()[:10])
 	url, err := withDatabase(server, name)
 	if err != nil {
 		return devDB{}, err
 	}
-	if err := postgres.CreateDatabase(cmd.Context(), server, name); err != nil {
+	if err := postgres.CreateDatabase(ctx, server, name); err != nil {
 		return devDB{}, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", name, databaseVariable)
-	return devDB{url: url, stop: func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), dropLimit)
+	return devDB{url: url, name: name, stop: func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropLimit)
 		defer cancel()
 		if err := postgres.DropDatabase(ctx, server, name); err != nil {
-			return fmt.Errorf("drop the database %s, which dev made on the server of %s: %w", name, databaseVariable, err)
+			return fmt.Errorf("drop the database %s, which this command made on the server of %s: %w", name, databaseVariable, err)
 		}
 		return nil
 	}}, nil
 }
 
 // sweepScratch drops what runs that were killed have left. That it cannot is no reason to refuse this run.
-func sweepScratch(cmd *cobra.Command, server string) {
-	names, err := postgres.IdleDatabases(cmd.Context(), server, scratchPrefix)
+func sweepScratch(ctx context.Context, say io.Writer, server, prefix string) {
+	names, err := postgres.IdleDatabases(ctx, server, prefix)
 	for _, name := range names {
-		stamp, _, _ := strings.Cut(strings.TrimPrefix(name, scratchPrefix), "_")
+		stamp, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), "_")
 		made, malformed := time.Parse(scratchTime, stamp)
 		if malformed != nil || time.Since(made) < scratchAge {
 			continue
 		}
-		if dropErr := postgres.DropDatabase(cmd.Context(), server, name); dropErr != nil {
+		if dropErr := postgres.DropDatabase(ctx, server, name); dropErr != nil {
 			err = errors.Join(err, dropErr)
 			continue
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "database %s dropped, which an earlier run had left\n", name)
+		fmt.Fprintf(say, "database %s dropped, which an earlier run had left\n", name)
 	}
 	if err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: databases that earlier runs have left could not be dropped: %v\n", err)
+		fmt.Fprintf(say, "note: databases that earlier runs have left could not be dropped: %v\n", err)
 	}
 }
 

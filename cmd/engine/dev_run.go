@@ -49,7 +49,7 @@ func follow(ctx context.Context, r *devRun) (err error) {
 		return err
 	}
 	defer r.engine.Close()
-	if err := r.engine.Register("mentions", mentions); err != nil {
+	if err := r.engine.Register(mentionsName, mentions); err != nil {
 		return err
 	}
 	running, stop := context.WithCancel(ctx)

@@ -10,6 +10,9 @@ import (
 	"example.com/bothy/engine"
 )
 
+// mentionsName is what consumers.yaml calls the handler of this program.
+const mentionsName = "mentions"
+
 // mention is a name after an @ that follows no letter or digit: no mail address mentions anybody.
 var mention = regexp.MustCompile(`(?:^|[^\pL\pN@._-])@([\pL\pN_-]+)`)
 

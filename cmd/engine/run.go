@@ -51,7 +51,7 @@ round is one transaction.`,
 			return err
 		}
 		defer e.Close()
-		if err := e.Register("mentions", mentions); err != nil {
+		if err := e.Register(mentionsName, mentions); err != nil {
 			return err
 		}
 		return e.Run(cmd.Context(), role)

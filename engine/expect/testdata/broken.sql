@@ -1,0 +1,2 @@
+CREATE TABLE one (a int);
+CREATE TABLE two (a txt);
