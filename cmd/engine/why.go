@@ -132,9 +132,13 @@ func printEvent(to io.Writer, x engine.Explanation) {
 		}
 	}
 	fmt.Fprintf(table, "event %d: %s\n", x.Seq, e.Type)
-	line("resource", e.Resource)
-	line("resource_id", e.ResourceID)
-	line("audience", strings.Join(e.Audience, ", "))
+	audience := make([]string, len(e.Audience))
+	for i, name := range e.Audience {
+		audience[i] = shown(name)
+	}
+	line("resource", shown(e.Resource))
+	line("resource_id", shown(e.ResourceID))
+	line("audience", strings.Join(audience, ", "))
 	line("occurred_at", e.OccurredAt.Format(time.RFC3339Nano))
 	if e.EventTime != nil {
 		line("event_time", e.EventTime.Format(time.RFC3339Nano))
@@ -172,13 +176,18 @@ func more(to io.Writer, n int64) {
 	}
 }
 
-// person is a recipient as it is printed: nobody's name may move the cursor of a terminal.
+// person is a recipient as it is printed.
 func person(recipient string) string {
 	if recipient == "" {
 		return "(no recipient)"
 	}
-	if quoted := strconv.Quote(recipient); quoted != `"`+recipient+`"` {
+	return shown(recipient)
+}
+
+// shown is a text of a producer's as it is printed: nobody's name may move the cursor of a terminal.
+func shown(text string) string {
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
 		return quoted
 	}
-	return recipient
+	return text
 }

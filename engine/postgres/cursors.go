@@ -104,6 +104,10 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 		return CursorStep{}, 0, err
 	}
 	defer m.close()
+	// Two changes at once would each hold what the other waits for.
+	if _, err := m.conn.Exec(ctx, `SELECT pg_catalog.pg_advisory_lock($1)`, lockKey(o.Schema)); err != nil {
+		return CursorStep{}, 0, failed("wait for another change or migration to end", err)
+	}
 	var refused error
 	waits := false
 	err = m.asOwner(ctx, fmt.Sprintf("change the cursor of consumer %q", change.Name), func(tx pgx.Tx) error {
