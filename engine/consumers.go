@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/postgres"
@@ -99,10 +98,10 @@ func RenameConsumer(ctx context.Context, cfg *config.Config, from, to string, o 
 func decideRename(c postgres.Cursors, declared []string, from, to string) (postgres.CursorStep, error) {
 	at, has := c.Rows[from]
 	taken, exists := c.Rows[to]
-	last := lastDeed(c.Deeds, from)
+	last := postgres.LastDeed(c.Deeds, from)
 	switch {
 	case !has && exists && last.Action == postgres.ConsumerRenamed && last.Details.To == to:
-		return postgres.CursorStep{Note: fmt.Sprintf("nothing to do: consumer %q was renamed to %q %s", from, to, when(last))}, nil
+		return postgres.CursorStep{Note: fmt.Sprintf("nothing to do: consumer %q %s", from, last)}, nil
 	case !has:
 		return postgres.CursorStep{}, noCursor(c, declared, from, last)
 	case exists:
@@ -130,7 +129,7 @@ func RetireConsumer(ctx context.Context, cfg *config.Config, name, reason string
 func decideRetire(c postgres.Cursors, declared []string, name, reason string, force bool) (postgres.CursorStep, error) {
 	step := postgres.CursorStep{Action: postgres.ConsumerRetired, Details: postgres.DeedDetails{Head: &c.Head, Reason: reason}}
 	at, has := c.Rows[name]
-	last := lastDeed(c.Deeds, name)
+	last := postgres.LastDeed(c.Deeds, name)
 	switch {
 	case has && c.Lag(name) > 0 && !force:
 		return postgres.CursorStep{}, fmt.Errorf("consumer %q has %d events still to see: its cursor is at %d and the head at %d; "+
@@ -139,7 +138,7 @@ func decideRetire(c postgres.Cursors, declared []string, name, reason string, fo
 		step.Details.LastSeq = &at
 	case slices.Contains(c.Known, name): // it was declared once and never ran: only the name goes
 	case last.Action == postgres.ConsumerRetired:
-		return postgres.CursorStep{Note: fmt.Sprintf("nothing to do: consumer %q was retired %s: %s", name, when(last), last.Details.Reason)}, nil
+		return postgres.CursorStep{Note: fmt.Sprintf("nothing to do: consumer %q %s", name, last)}, nil
 	default:
 		return postgres.CursorStep{}, noCursor(c, declared, name, last)
 	}
@@ -148,12 +147,8 @@ func decideRetire(c postgres.Cursors, declared []string, name, reason string, fo
 
 // noCursor says why there is nothing under a name, as far as the audit knows.
 func noCursor(c postgres.Cursors, declared []string, name string, last postgres.Deed) error {
-	switch last.Action {
-	case postgres.ConsumerRenamed:
-		return fmt.Errorf("consumer %q has no cursor: it was renamed to %q %s", name, last.Details.To, when(last))
-	case postgres.ConsumerRetired:
-		return fmt.Errorf("consumer %q has no cursor: it was retired %s: %s", name, when(last), last.Details.Reason)
-	case postgres.ConsumerCreated: // and removed by hand since
+	if last.Action == postgres.ConsumerRenamed || last.Action == postgres.ConsumerRetired {
+		return fmt.Errorf("consumer %q has no cursor: it %s", name, last)
 	}
 	var orphans []string
 	for row := range c.Rows {
@@ -163,21 +158,6 @@ func noCursor(c postgres.Cursors, declared []string, name string, last postgres.
 	}
 	slices.Sort(orphans)
 	return fmt.Errorf("consumer %q has no cursor%s: `engine consumers list` shows which have one", name, hint(name, orphans))
-}
-
-// lastDeed is the newest deed done to a name, or the zero value.
-func lastDeed(deeds []postgres.Deed, name string) (last postgres.Deed) {
-	for _, d := range deeds {
-		if d.Subject == name {
-			last = d
-		}
-	}
-	return last
-}
-
-// when says when a deed was done, and under which number it is recorded.
-func when(d postgres.Deed) string {
-	return fmt.Sprintf("on %s (audit %d)", d.At.UTC().Format(time.RFC3339), d.Seq)
 }
 
 // hint names the one that was probably meant.

@@ -39,6 +39,45 @@ type DeedDetails struct {
 	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
 }
 
+// String says what was done, as the rest of a sentence that begins with the consumer.
+func (d Deed) String() string {
+	on := fmt.Sprintf("on %s (audit %d)", d.At.UTC().Format(time.RFC3339), d.Seq)
+	switch d.Action {
+	case ConsumerCreated:
+		return "was created " + on
+	case ConsumerRenamed:
+		return fmt.Sprintf("was renamed to %q %s", d.Details.To, on)
+	case ConsumerRetired:
+		return "was retired " + on + ": " + d.Details.Reason
+	default:
+		return string(d.Action) + " " + on
+	}
+}
+
+// LastDeed is the newest deed done to a consumer of that name, or the zero value.
+func LastDeed(deeds []Deed, name string) (last Deed) {
+	for _, d := range deeds {
+		if d.Subject == name {
+			last = d
+		}
+	}
+	return last
+}
+
+// unknownName says what to do about names that the database does not let in. One that is gone for a reason
+// must not come back by the way that a new one takes.
+func unknownName(ctx context.Context, conn Querier, schema string, names []string, cause error) error {
+	deeds, err := consumerDeeds(ctx, conn, schema)
+	if err == nil {
+		for _, name := range names {
+			if last := LastDeed(deeds, name); last.Action == ConsumerRenamed || last.Action == ConsumerRetired {
+				return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first (%w)", name, last, cause)
+			}
+		}
+	}
+	return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, cause)
+}
+
 // appendAudit appends one deed to the audit, in the caller's transaction. It comes last there: every other
 // deed waits until the transaction ends.
 func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, subject string, details DeedDetails) (seq int64, err error) {

@@ -110,7 +110,7 @@ func (s *Store) Ensure(ctx context.Context, names []string) error {
 SELECT n.name, h.seq FROM unnest($1::text[]) AS n (name) CROSS JOIN `+s.schema+`.event_seq h
 ORDER BY n.name ON CONFLICT (name) DO NOTHING`, names)
 	if sqlState(err) == codeCheckViolation {
-		return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, err)
+		return unknownName(ctx, s.pool, s.options.Schema, names, err)
 	}
 	return failed("create the cursors", err)
 }
