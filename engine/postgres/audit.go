@@ -67,12 +67,10 @@ func LastDeed(deeds []Deed, name string) (last Deed) {
 // unknownName says what to do about names that the database does not let in. One that is gone for a reason
 // must not come back by the way that a new one takes.
 func unknownName(ctx context.Context, conn Querier, schema string, names []string, cause error) error {
-	deeds, err := consumerDeeds(ctx, conn, schema)
-	if err == nil {
-		for _, name := range names {
-			if last := LastDeed(deeds, name); last.Action == ConsumerRenamed || last.Action == ConsumerRetired {
-				return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first (%w)", name, last, cause)
-			}
+	state, err := readCursors(ctx, conn, schema)
+	for _, name := range newNames(state.Known, names) {
+		if last := LastDeed(state.Deeds, name); err == nil && (last.Action == ConsumerRenamed || last.Action == ConsumerRetired) {
+			return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first (%w)", name, last, cause)
 		}
 	}
 	return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, cause)
