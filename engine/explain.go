@@ -162,7 +162,7 @@ func (x *explaining) byRule(ctx context.Context, f *Fate, c round.Consumer, at i
 	case len(targets) == 0:
 		f.Verdict, f.Reason = VerdictNobody, nobody(c)
 	default:
-		f.Verdict, f.Reason = x.unfound(c, at)
+		f.Verdict, f.Reason = x.unfound(c, at, x.lives[c.Name].start != nil)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (x *explaining) notReached(at int64) string {
 const riverKeeps = 24 * time.Hour
 
 // unfound explains jobs that the rule gives, of an event that was passed, and that are not there.
-func (x *explaining) unfound(c round.Consumer, at int64) (Verdict, string) {
+func (x *explaining) unfound(c round.Consumer, at int64, recorded bool) (Verdict, string) {
 	kept := !x.q.Kept.IsZero() && x.q.Kept.Before(x.q.Event.OccurredAt)
 	if c.Rule.Kind == round.RuleQuery {
 		return VerdictChanged, fmt.Sprintf("its cursor is at %d, no job is there, and its query gives somebody now: the tables that it reads have changed since, "+
@@ -213,6 +213,9 @@ func (x *explaining) unfound(c round.Consumer, at int64) (Verdict, string) {
 	}
 	if !kept && x.q.Age >= riverKeeps {
 		return VerdictGone, fmt.Sprintf("its cursor is at %d; its jobs are gone: River deletes completed ones after CompletedJobRetentionPeriod (24 hours unless the program that works them says otherwise)", at)
+	}
+	if !recorded {
+		return VerdictUnknown, fmt.Sprintf("its cursor is at %d and no job is there; the consumer is older than the audit, so it may have begun after this event", at)
 	}
 	because := "River keeps completed ones for 24 hours, unless CompletedJobRetentionPeriod of the program that works them is shorter"
 	if kept {

@@ -5,6 +5,9 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +83,28 @@ func TestWhyCreated(t *testing.T) {
 	}
 }
 
+// A verdict that the page does not explain is a riddle to whoever gets it.
+func TestOperationsExplainEveryVerdict(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("why.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := regexp.MustCompile(`Verdict\w+ +Verdict = "([a-z_]+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(verdicts) < 10 {
+		t.Fatalf("found %d verdicts in why.go: the search is broken", len(verdicts))
+	}
+	for _, v := range verdicts {
+		if !strings.Contains(string(page), "| `"+v[1]+"` |") {
+			t.Errorf("docs/operations.md does not explain the verdict %q: give it a row", v[1])
+		}
+	}
+}
+
 func TestWhyRefuses(t *testing.T) {
 	t.Parallel()
 	e, db := prepared(t, entry{name: "push"})
@@ -96,17 +121,23 @@ func TestWhyRefuses(t *testing.T) {
 func TestWhyNotReached(t *testing.T) {
 	t.Parallel()
 	entries := []entry{
-		{name: "push"}, {name: "field", recipients: "{field: resource_id}"}, {name: "archive", recipients: "none"},
+		{name: "push"},
+		{name: "field", recipients: "{field: resource_id}"},
+		{name: "archive", recipients: "none"},
 		{name: "query", recipients: `{query: "SELECT b.seq, w.person AS recipient FROM batch b JOIN public.watchers w ON w.id::text = b.resource_id"}`},
 		{name: "fails", recipients: `{query: "SELECT b.seq, (1 / (b.seq - b.seq))::text AS recipient FROM batch b"}`},
+		{name: "slow", recipients: `{query: "SELECT b.seq, pg_sleep(60)::text AS recipient FROM batch b"}`},
 		{name: "writes", recipients: `{query: "SELECT b.seq, public.note() AS recipient FROM batch b"}`},
-		{name: "code", recipients: "{handler: code}"}, {name: "mail", types: "[mail.*, letter.*]"},
+		{name: "code", recipients: "{handler: code}"},
+		{name: "mail", types: "[mail.*, letter.*]"},
 	}
 	db := database(t, entries...)
 	db.Exec(t, `CREATE TABLE public.watchers (id bigint, person text); GRANT SELECT ON public.watchers TO bothy_app; INSERT INTO public.watchers VALUES (3, 'robin'), (3, 'alex');
 CREATE TABLE public.notes (what text); GRANT ALL ON public.notes TO bothy_app;
 CREATE FUNCTION public.note() RETURNS text LANGUAGE sql AS $$INSERT INTO public.notes VALUES ('x') RETURNING what$$`)
-	e := open(t, configure(t, db, entries...))
+	cfg := configure(t, db, entries...)
+	cfg.Database.StatementTimeout = time.Second
+	e := open(t, cfg)
 	register(t, e, "code", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
 		t.Error("the handler was called")
 		return nil, nil
@@ -125,6 +156,7 @@ CREATE FUNCTION public.note() RETURNS text LANGUAGE sql AS $$INSERT INTO public.
 		}
 	}
 	wantFate(t, x, "fails", engine.VerdictRuleFails, "not reached yet", "fails on the data that it reads", "division by zero")
+	wantFate(t, x, "slow", engine.VerdictRuleFails, "could not be run", "statement timeout")
 	wantFate(t, x, "writes", engine.VerdictRuleFails, "tries to write or lock")
 	wantFate(t, x, "code", engine.VerdictWaiting, "not reached yet", `its handler "code" was not asked, since it may write`)
 	wantFate(t, x, "mail", engine.VerdictTypes, "its types are mail.*, letter.*, and none matches order.created")
@@ -144,7 +176,9 @@ CREATE FUNCTION public.note() RETURNS text LANGUAGE sql AS $$INSERT INTO public.
 func TestWhyPassedWithoutJobs(t *testing.T) {
 	t.Parallel()
 	entries := []entry{
-		{name: "push"}, {name: "field", recipients: "{field: audience}"}, {name: "code", recipients: "{handler: nobody}"},
+		{name: "push"},
+		{name: "field", recipients: "{field: audience}"},
+		{name: "code", recipients: "{handler: nobody}"},
 		{name: "query", recipients: `{query: "SELECT b.seq, w.person AS recipient FROM batch b JOIN public.watchers w ON true"}`},
 		{name: "mail", types: "[mail.*]"},
 	}
@@ -213,6 +247,26 @@ func TestWhyBeforeItsStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFate(t, why(t, open(t, configure(t, db, push, early)), 4, engine.WhyOptions{}), "early", engine.VerdictBeforeStart, "it began after event 4")
+}
+
+// Cursors that were made before there was an audit have no start: nothing is claimed about it.
+func TestWhyWithoutARecordedStart(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	db := database(t, push)
+	db.Append(t, 2)
+	db.Exec(t, `ALTER TABLE bothy.event_consumer_cursors DISABLE TRIGGER USER; INSERT INTO bothy.event_consumer_cursors VALUES ('push', 1)`)
+	e := open(t, configure(t, db, push))
+	x := why(t, e, 1, engine.WhyOptions{})
+	if !x.Sound() {
+		t.Error("an event that the consumer may never have seen is no fault")
+	}
+	wantFate(t, x, "push", engine.VerdictUnknown, "the consumer is older than the audit")
+	wantRound(t, e, "push", "processed")
+	wantFate(t, why(t, e, 2, engine.WhyOptions{}), "push", engine.VerdictCreated)
+	if list, _, err := e.ListConsumers(t.Context()); err != nil || list[0].Start != nil {
+		t.Errorf("list: %+v, %v; want no start", list, err)
+	}
 }
 
 // A name that was given away and taken again belongs to two consumers, each for its own events.

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
 )
 
 func consumersCommand(env lookupEnv) *cobra.Command {
@@ -65,26 +67,19 @@ func consumersListCommand(env lookupEnv) *cobra.Command {
 		if err := checkFormat(*format); err != nil {
 			return err
 		}
-		cfg, err := loadConfig(cmd, *path, env)
-		if err != nil {
-			return err
-		}
-		e, err := engine.Open(cmd.Context(), cfg)
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		list, head, err := e.ListConsumers(cmd.Context())
-		if err != nil {
-			return err
-		}
-		if *format == "json" {
-			return printJSON(cmd.OutOrStdout(), struct {
-				Head      int64             `json:"head"`
-				Consumers []engine.Standing `json:"consumers"`
-			}{head, list})
-		}
-		return printConsumers(cmd.OutOrStdout(), list)
+		return withEngine(cmd, *path, env, func(_ *config.Config, e *engine.Engine) error {
+			list, head, err := e.ListConsumers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if *format == "json" {
+				return printJSON(cmd.OutOrStdout(), struct {
+					Head      int64             `json:"head"`
+					Consumers []engine.Standing `json:"consumers"`
+				}{head, list})
+			}
+			return printConsumers(cmd.OutOrStdout(), list)
+		})
 	}
 	return cmd
 }
@@ -104,12 +99,12 @@ func printConsumers(to io.Writer, list []engine.Standing) error {
 		if n == nil {
 			return "-"
 		}
-		return fmt.Sprint(*n)
+		return strconv.FormatInt(*n, 10)
 	}
 	for _, s := range list {
 		lag, former := "-", "-"
 		if s.Cursor != nil {
-			lag = fmt.Sprint(s.Lag)
+			lag = strconv.FormatInt(s.Lag, 10)
 		}
 		if len(s.Former) > 0 {
 			former = strings.Join(s.Former, ", ")

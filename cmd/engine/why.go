@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
 )
 
 func whyCommand(env lookupEnv) *cobra.Command {
@@ -46,28 +47,21 @@ are missing and nothing explains it.`,
 		if err := checkFormat(*format); err != nil {
 			return err
 		}
-		cfg, err := loadConfig(cmd, *path, env)
-		if err != nil {
+		return withEngine(cmd, *path, env, func(_ *config.Config, e *engine.Engine) error {
+			found, err := e.Why(cmd.Context(), seq, o)
+			if err != nil {
+				return err
+			}
+			if *format == "json" {
+				err = printJSON(cmd.OutOrStdout(), found)
+			} else {
+				printWhy(cmd.OutOrStdout(), found)
+			}
+			if err == nil && !found.Sound() {
+				err = errReported
+			}
 			return err
-		}
-		e, err := engine.Open(cmd.Context(), cfg)
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		found, err := e.Why(cmd.Context(), seq, o)
-		if err != nil {
-			return err
-		}
-		if *format == "json" {
-			err = printJSON(cmd.OutOrStdout(), found)
-		} else {
-			printWhy(cmd.OutOrStdout(), found)
-		}
-		if err == nil && !found.Sound() {
-			err = errReported
-		}
-		return err
+		})
 	}
 	return cmd
 }

@@ -88,7 +88,11 @@ func PreviewCursor(ctx context.Context, o CursorOptions, change CursorChange) (C
 		return CursorStep{}, err
 	}
 	defer m.close()
-	state, err := readCursors(ctx, m.conn, o.Schema)
+	var state Cursors
+	err = m.asOwner(ctx, "look at the cursors", func(tx pgx.Tx) (err error) {
+		state, err = readCursors(ctx, tx, o.Schema)
+		return err
+	})
 	if err != nil {
 		return CursorStep{}, Explain(err)
 	}
@@ -158,6 +162,9 @@ func cursorMigrator(ctx context.Context, o CursorOptions) (*migrator, error) {
 	applied, err := readApplied(ctx, m.conn, o.Schema)
 	if err == nil {
 		err = applied.check(o.Schema, m.all)
+	}
+	if err == nil {
+		err = m.joinOwner(ctx)
 	}
 	if err != nil {
 		m.close()

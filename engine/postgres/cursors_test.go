@@ -18,16 +18,14 @@ import (
 	"example.com/bothy/engine/postgres"
 )
 
-// rename and retire decide without any look at what is there: the refusals belong to the caller.
-func rename(from, to string) postgres.CursorChange {
-	return postgres.CursorChange{Name: from, Decide: func(c postgres.Cursors) (postgres.CursorStep, error) {
-		at, has := c.Rows[from]
-		if !has {
-			return postgres.CursorStep{Note: "no row"}, nil
-		}
-		return postgres.CursorStep{Action: postgres.ConsumerRenamed, Details: postgres.DeedDetails{LastSeq: &at, Head: &c.Head, To: to}}, nil
-	}}
-}
+// oldToNew and retire decide without any look at what else is there: the refusals belong to the caller.
+var oldToNew = postgres.CursorChange{Name: "old", Decide: func(c postgres.Cursors) (postgres.CursorStep, error) {
+	at, has := c.Rows["old"]
+	if !has {
+		return postgres.CursorStep{Note: "no row"}, nil
+	}
+	return postgres.CursorStep{Action: postgres.ConsumerRenamed, Details: postgres.DeedDetails{LastSeq: &at, Head: &c.Head, To: "new"}}, nil
+}}
 
 func retire(name string) postgres.CursorChange {
 	return postgres.CursorChange{Name: name, Decide: func(c postgres.Cursors) (postgres.CursorStep, error) {
@@ -83,11 +81,11 @@ func TestChangeCursor(t *testing.T) {
 	must(t, app, `INSERT INTO bothy.event_consumer_cursors (name, last_seq) VALUES ('old', 3), ('other', 5)`)
 	o := cursorOptions(db, time.Second, newTold())
 
-	step, err := postgres.PreviewCursor(t.Context(), o, rename("old", "new"))
+	step, err := postgres.PreviewCursor(t.Context(), o, oldToNew)
 	if err != nil || step.Details.To != "new" || *step.Details.LastSeq != 3 {
 		t.Errorf("preview: %+v, %v; want a rename at 3", step, err)
 	}
-	step, deed, err := postgres.ChangeCursor(t.Context(), o, rename("old", "new"))
+	step, deed, err := postgres.ChangeCursor(t.Context(), o, oldToNew)
 	if err != nil || deed != 3 || step.Action != postgres.ConsumerRenamed {
 		t.Fatalf("rename: %+v, deed %d, %v; want deed 3", step, deed, err)
 	}
@@ -100,7 +98,7 @@ func TestChangeCursor(t *testing.T) {
 	}
 	_, err = app.Exec(t.Context(), `INSERT INTO bothy.event_consumer_cursors (name) VALUES ('old')`)
 	wantCode(t, err, "23514", "event_consumer_cursors_name_check")
-	if step, deed, err = postgres.ChangeCursor(t.Context(), o, rename("old", "new")); err != nil || deed != 0 || step.Note != "no row" {
+	if step, deed, err = postgres.ChangeCursor(t.Context(), o, oldToNew); err != nil || deed != 0 || step.Note != "no row" {
 		t.Errorf("rename again: %+v, deed %d, %v; want nothing done", step, deed, err)
 	}
 
@@ -145,7 +143,7 @@ func TestChangeCursorIsWhole(t *testing.T) {
 		t.Errorf("refused: got %v, want %v", err, refusal)
 	}
 	db.Exec(t, `DELETE FROM bothy.audit_seq`)
-	_, _, err = postgres.ChangeCursor(t.Context(), o, rename("old", "new"))
+	_, _, err = postgres.ChangeCursor(t.Context(), o, oldToNew)
 	wantCode(t, err, postgres.CodeNoCounter, "counter row of the audit")
 	if diff := cmp.Diff(before, cursors(t, db)); diff != "" {
 		t.Errorf("after two failures (-want +got):\n%s", diff)
@@ -178,7 +176,7 @@ func TestChangeCursorWaitsForRounds(t *testing.T) {
 			said := newTold()
 			done := make(chan error, 1)
 			go func() {
-				_, _, err := postgres.ChangeCursor(context.Background(), cursorOptions(db, time.Minute, said), rename("old", "new"))
+				_, _, err := postgres.ChangeCursor(context.Background(), cursorOptions(db, time.Minute, said), oldToNew)
 				done <- err
 			}()
 			select {
@@ -210,7 +208,7 @@ func TestChangeCursorGivesUp(t *testing.T) {
 	must(t, db.App(t), `INSERT INTO bothy.event_consumer_cursors (name) VALUES ('old')`)
 	before := cursors(t, db)
 	round := hold(t, db, `SELECT FROM bothy.event_consumer_cursors FOR UPDATE`)
-	_, _, err := postgres.ChangeCursor(t.Context(), cursorOptions(db, 20*time.Millisecond, newTold()), rename("old", "new"))
+	_, _, err := postgres.ChangeCursor(t.Context(), cursorOptions(db, 20*time.Millisecond, newTold()), oldToNew)
 	want := `a round of consumer "old" has not ended within database.lock_timeout (20ms): nothing was changed; run the command again, or stop the engine for it`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -233,7 +231,7 @@ func TestRenameTwiceAtOnce(t *testing.T) {
 	for i := range deeds {
 		wg.Go(func() {
 			var err error
-			if _, deeds[i], err = postgres.ChangeCursor(context.Background(), cursorOptions(db, time.Minute, newTold()), rename("old", "new")); err != nil {
+			if _, deeds[i], err = postgres.ChangeCursor(context.Background(), cursorOptions(db, time.Minute, newTold()), oldToNew); err != nil {
 				t.Error(err)
 			}
 		})

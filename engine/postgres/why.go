@@ -140,7 +140,8 @@ func (q *Inquiry) readJobs(ctx context.Context, table string, seq int64, most in
 }
 
 // Recipients is what a query rule gives for the event now: the same code as in a round, read only and rolled
-// back. An error of the rule is a *RuleError.
+// back. A *RuleError is one of the
+// rule alone: the inquiry goes on.
 func (q *Inquiry) Recipients(ctx context.Context, c round.Consumer) (round.Decision, error) {
 	q.conn.consumer = c
 	decision, err := q.conn.queryRule(ctx, []round.Event{*q.Event}, c.MaxJobs, q.Event.Seq)
@@ -150,6 +151,9 @@ func (q *Inquiry) Recipients(ctx context.Context, c round.Consumer) (round.Decis
 	// The rule's own savepoint is the way back from its error.
 	if _, back := q.tx.Exec(ctx, `ROLLBACK TO SAVEPOINT recipients`); back != nil {
 		return round.Decision{}, failed("leave a recipient rule", back)
+	}
+	if _, known := errors.AsType[*RuleError](err); !known {
+		err = &RuleError{What: "could not be run", Fix: "run the query by hand to see more", cause: err}
 	}
 	return round.Decision{}, err
 }
