@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
 )
 
 func statusCommand(env lookupEnv) *cobra.Command {
@@ -33,22 +34,29 @@ that has a cursor and is not declared any more is marked with *.`,
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := loadConfig(cmd, *path, env)
-		if err != nil {
-			return err
-		}
-		e, err := engine.Open(cmd.Context(), cfg)
-		if err != nil {
-			return err
-		}
-		defer e.Close()
-		states, err := e.States(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return printStates(cmd.OutOrStdout(), states, cfg.Names())
+		return withEngine(cmd, *path, env, func(cfg *config.Config, e *engine.Engine) error {
+			states, err := e.States(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return printStates(cmd.OutOrStdout(), states, cfg.Names())
+		})
 	}
 	return cmd
+}
+
+// withEngine runs look with an engine that is open: its schema fits, and nothing is started.
+func withEngine(cmd *cobra.Command, path string, env lookupEnv, look func(*config.Config, *engine.Engine) error) error {
+	cfg, err := loadConfig(cmd, path, env)
+	if err != nil {
+		return err
+	}
+	e, err := engine.Open(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return look(cfg, e)
 }
 
 // printStates prints the declared consumers in the order of the file, then the others.

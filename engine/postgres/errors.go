@@ -14,7 +14,8 @@ const (
 	CodeAppendInRound = "BT001" // an event was appended inside a round
 	CodeCursorMoved   = "BT002" // a cursor did not move as expected
 	CodeNoPartition   = "BT003" // the log has no partition for the next number
-	CodeNoCounter     = "BT004" // the counter row is missing
+	CodeNoCounter     = "BT004" // the counter row of the log or of the audit is missing
+	CodeAuditChange   = "BT005" // a row of the audit was to be changed or removed
 )
 
 // Further conditions that setting up a database tells apart.

@@ -48,13 +48,13 @@ const (
 func rights(schema, app string, producers []string) []right {
 	in := func(name string) string { return quote(schema) + "." + name }
 	all := []right{{"SCHEMA", quote(schema), "USAGE", app}}
-	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors"} {
+	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events"} {
 		all = append(all, right{"TABLE", in(table), "SELECT", app})
 	}
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
 	for _, function := range []string{
 		appendEvent, appendEvents, "advance_cursor(text, bigint, bigint)",
-		"make_partitions(bigint, integer)", "event_log_partitions()",
+		"make_partitions(bigint, integer)", "event_log_partitions()", "append_audit(text, text, jsonb)",
 	} {
 		all = append(all, right{"FUNCTION", in(function), "EXECUTE", app})
 	}

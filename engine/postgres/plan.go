@@ -26,7 +26,7 @@ const (
 	ChangeGrant       ChangeKind = "grant"       // a right is given
 	ChangeEnvironment ChangeKind = "environment" // the database has another one
 	ChangeIdentity    ChangeKind = "identity"    // the database is not the one that the cursors follow
-	ChangeCursor      ChangeKind = "cursor"      // is created
+	ChangeNewCursor   ChangeKind = "cursor"      // is created
 	ChangeOrphan      ChangeKind = "orphan"      // a cursor whose consumer is not declared
 )
 
@@ -144,7 +144,7 @@ func (s Status) startChanges() (plan []Change) {
 	}
 	for _, n := range s.Names {
 		if n.Declared && !n.Cursor {
-			plan = append(plan, Change{Kind: ChangeCursor, By: byRun, What: fmt.Sprintf("create the cursor of consumer %s at the head, which is %d now", n.Name, s.Head)})
+			plan = append(plan, Change{Kind: ChangeNewCursor, By: byRun, What: fmt.Sprintf("create the cursor of consumer %s at the head, which is %d now", n.Name, s.Head)})
 		}
 	}
 	return plan

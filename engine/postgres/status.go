@@ -215,7 +215,7 @@ func (s *Status) readNames(ctx context.Context, conn Querier) error {
 		return err
 	}
 	if there {
-		if cursors, err = readCursors(ctx, conn, s.Schema); err != nil {
+		if cursors, err = lastSeqs(ctx, conn, s.Schema); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,8 @@ func (s *Status) readNames(ctx context.Context, conn Querier) error {
 	return nil
 }
 
-func readCursors(ctx context.Context, conn Querier, schema string) (map[string]int64, error) {
+// lastSeqs are the cursors that there are. It needs less than readCursors: the audit may not be there yet.
+func lastSeqs(ctx context.Context, conn Querier, schema string) (map[string]int64, error) {
 	rows, err := conn.Query(ctx, `SELECT name, last_seq FROM `+quote(schema)+`.event_consumer_cursors`)
 	if err != nil {
 		return nil, failed("read the cursors", err)

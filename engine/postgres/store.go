@@ -102,13 +102,15 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 func (s *Store) ReadsIdentity() bool { return s.identity }
 
 // Ensure creates the cursor rows that are missing, at the head: a new consumer never replays the log.
-// Rows that exist, also those that another process creates at the same moment, are left as they are.
+// Rows that exist, also those that another process creates at the same moment, are left as they are. A
+// trigger writes each new row to the audit, in this transaction. The order keeps two processes, whose files
+// list the names differently, from waiting for each other.
 func (s *Store) Ensure(ctx context.Context, names []string) error {
 	_, err := s.pool.Exec(ctx, `INSERT INTO `+s.schema+`.event_consumer_cursors (name, last_seq)
 SELECT n.name, h.seq FROM unnest($1::text[]) AS n (name) CROSS JOIN `+s.schema+`.event_seq h
-ON CONFLICT (name) DO NOTHING`, names)
+ORDER BY n.name ON CONFLICT (name) DO NOTHING`, names)
 	if sqlState(err) == codeCheckViolation {
-		return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, err)
+		return unknownName(ctx, s.pool, s.options.Schema, names, err)
 	}
 	return failed("create the cursors", err)
 }

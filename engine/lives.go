@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import "example.com/bothy/engine/postgres"
+
+// life is what the audit knows of one consumer: where it started, and under which names it passed which
+// events.
+type life struct {
+	start  *int64 // the last number that it did not see; nil when it was made before there was an audit
+	former []span // earlier names, oldest first
+}
+
+// span is a name that a consumer had until it had passed the number through.
+type span struct {
+	name    string
+	through int64
+}
+
+// lives follows the deeds and gives the life of every consumer by its present name.
+func lives(deeds []postgres.Deed) map[string]life {
+	all := map[string]life{}
+	for _, d := range deeds {
+		switch d.Action {
+		case postgres.ConsumerCreated:
+			all[d.Subject] = life{start: d.Details.LastSeq}
+		case postgres.ConsumerRenamed:
+			l := all[d.Subject]
+			if d.Details.LastSeq != nil {
+				l.former = append(l.former, span{d.Subject, *d.Details.LastSeq})
+			}
+			delete(all, d.Subject)
+			all[d.Details.To] = l
+		case postgres.ConsumerRetired:
+			delete(all, d.Subject)
+		}
+	}
+	return all
+}
+
+// nameAt is the name under which a consumer that is now called name passed an event, or will: the tag of its
+// jobs.
+func (l life) nameAt(name string, seq int64) string {
+	for _, s := range l.former {
+		if seq <= s.through {
+			return s.name
+		}
+	}
+	return name
+}
+
+// formerNames are the earlier names, oldest first.
+func (l life) formerNames() []string {
+	names := make([]string, len(l.former))
+	for i, s := range l.former {
+		names[i] = s.name
+	}
+	return names
+}

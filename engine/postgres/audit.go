@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Action is what was done. The set is closed: the table refuses any other.
+type Action string
+
+// The actions on consumers. The subject of the deed is the name of the consumer before it.
+const (
+	ConsumerCreated Action = "consumer.created" // its cursor was made: LastSeq is where it starts
+	ConsumerRenamed Action = "consumer.renamed" // its cursor was given the name To, at LastSeq
+	ConsumerRetired Action = "consumer.retired" // its cursor, at LastSeq, was removed
+)
+
+// Deed is one row of the audit about a consumer.
+type Deed struct {
+	Seq     int64     // of the audit, from 1, without a gap
+	At      time.Time // the server's clock
+	Action  Action
+	Subject string
+	Details DeedDetails
+}
+
+// DeedDetails are what else is written of a deed. What does not belong to its action is left out.
+type DeedDetails struct {
+	LastSeq *int64 `json:"last_seq,omitempty"` // where the cursor stood; nil when there was none
+	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
+	To      string `json:"to,omitempty"`       // the new name
+	Reason  string `json:"reason,omitempty"`   // as the person gave it
+	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
+}
+
+// String says what was done, as the rest of a sentence that begins with the consumer.
+func (d Deed) String() string {
+	on := fmt.Sprintf("on %s (audit %d)", d.At.UTC().Format(time.RFC3339), d.Seq)
+	switch d.Action {
+	case ConsumerCreated:
+		return "was created " + on
+	case ConsumerRenamed:
+		return fmt.Sprintf("was renamed to %q %s", d.Details.To, on)
+	case ConsumerRetired:
+		return "was retired " + on + ": " + d.Details.Reason
+	default:
+		return string(d.Action) + " " + on
+	}
+}
+
+// LastDeed is the newest deed done to a consumer of that name, or the zero value.
+func LastDeed(deeds []Deed, name string) (last Deed) {
+	for _, d := range deeds {
+		if d.Subject == name {
+			last = d
+		}
+	}
+	return last
+}
+
+// unknownName says what to do about names that the database does not let in. One that is gone for a reason
+// must not come back by the way that a new one takes.
+func unknownName(ctx context.Context, conn Querier, schema string, names []string, cause error) error {
+	state, err := readCursors(ctx, conn, schema)
+	for _, name := range newNames(state.Known, names) {
+		if last := LastDeed(state.Deeds, name); err == nil && (last.Action == ConsumerRenamed || last.Action == ConsumerRetired) {
+			return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first (%w)", name, last, cause)
+		}
+	}
+	return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, cause)
+}
+
+// appendAudit appends one deed to the audit, in the caller's transaction. It comes last there: every other
+// deed waits until the transaction ends.
+func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, subject string, details DeedDetails) (seq int64, err error) {
+	text, err := json.Marshal(details)
+	if err != nil {
+		return 0, fmt.Errorf("write the details of %s: %w", action, err)
+	}
+	err = tx.QueryRow(ctx, `SELECT `+quote(schema)+`.append_audit($1, $2, $3)`, string(action), subject, string(text)).Scan(&seq)
+	return seq, failed("append to the audit", err)
+}
+
+// consumerDeeds are all deeds about consumers, in their order.
+func consumerDeeds(ctx context.Context, conn Querier, schema string) ([]Deed, error) {
+	rows, err := conn.Query(ctx, `SELECT seq, at, action, subject, details FROM `+quote(schema)+`.audit_events
+WHERE action LIKE 'consumer.%' ORDER BY seq`)
+	if err != nil {
+		return nil, failed("read the audit", err)
+	}
+	deeds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Deed])
+	return deeds, failed("read the audit", err)
+}

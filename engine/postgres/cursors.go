@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Cursors is where all cursors stand, which names the database lets in, and what the audit knows of them.
+type Cursors struct {
+	Head  int64            // of the log
+	Rows  map[string]int64 // the cursors: last_seq by name
+	Known []string         // the names that a cursor may have, sorted
+	Deeds []Deed           // about consumers, in their order
+}
+
+// Lag is how many events a consumer has still to see, never below 0.
+func (c Cursors) Lag(name string) int64 { return max(0, c.Head-c.Rows[name]) }
+
+// readCursors reads them with the rights of any role of the engine.
+func readCursors(ctx context.Context, conn Querier, schema string) (Cursors, error) {
+	c := Cursors{Rows: map[string]int64{}}
+	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT h.seq, c.name, c.last_seq
+FROM %[1]s.event_seq h LEFT JOIN %[1]s.event_consumer_cursors c ON true`, quote(schema)))
+	if err != nil {
+		return c, failed("read the cursors", err)
+	}
+	var name *string
+	var at *int64
+	_, err = pgx.ForEachRow(rows, []any{&c.Head, &name, &at}, func() error {
+		if name != nil {
+			c.Rows[*name] = *at
+		}
+		return nil
+	})
+	if err != nil {
+		return c, failed("read the cursors", err)
+	}
+	if c.Known, err = readNames(ctx, conn, schema); err != nil {
+		return c, err
+	}
+	c.Deeds, err = consumerDeeds(ctx, conn, schema)
+	return c, err
+}
+
+// Cursors reads where all cursors stand.
+func (s *Store) Cursors(ctx context.Context) (Cursors, error) {
+	return readCursors(ctx, s.pool, s.options.Schema)
+}
+
+// CursorOptions say how a change of cursors reaches the database and what it writes of itself.
+type CursorOptions struct {
+	AdminURL    string        // connects as a role that may become the owner
+	Schema      string        // holds the engine's own tables
+	Owner       string        // of the schema; empty is the connecting role
+	By          string        // the account of the operating system, for the audit
+	LockTimeout time.Duration // the longest wait for a round of the consumer to end; 0 means no limit
+	Log         func(line string)
+}
+
+// CursorChange is what is to be done with the cursor of one consumer: what it decides under the lock is what
+// is done.
+type CursorChange struct {
+	// Name is the consumer whose cursor is locked.
+	Name string
+	// Decide says what to do, from what it sees, or refuses with an error. It is called without a lock for
+	// a preview, and again under the lock for the change.
+	Decide func(Cursors) (CursorStep, error)
+}
+
+// CursorStep is one change of a cursor. The zero value changes nothing.
+type CursorStep struct {
+	Action  Action // ConsumerRenamed or ConsumerRetired; empty: there is nothing to do
+	Details DeedDetails
+	Note    string // for people, when there is nothing to do
+}
+
+// PreviewCursor decides a change and carries nothing out. It takes no lock.
+func PreviewCursor(ctx context.Context, o CursorOptions, change CursorChange) (CursorStep, error) {
+	m, err := cursorMigrator(ctx, o)
+	if err != nil {
+		return CursorStep{}, err
+	}
+	defer m.close()
+	var state Cursors
+	err = m.asOwner(ctx, "look at the cursors", func(tx pgx.Tx) (err error) {
+		state, err = readCursors(ctx, tx, o.Schema)
+		return err
+	})
+	if err != nil {
+		return CursorStep{}, Explain(err)
+	}
+	return change.Decide(state)
+}
+
+// ChangeCursor carries a change out in one transaction: under the lock of the cursor row and of the table, it
+// decides, moves or removes the row, replaces the names that a cursor may have, and appends to the audit.
+// It answers the number of the deed, or 0 when there was nothing to do.
+func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (step CursorStep, deed int64, err error) {
+	m, err := cursorMigrator(ctx, o)
+	if err != nil {
+		return CursorStep{}, 0, err
+	}
+	defer m.close()
+	// Two changes at once would each hold what the other waits for.
+	if _, err := m.conn.Exec(ctx, `SELECT pg_catalog.pg_advisory_lock($1)`, lockKey(o.Schema)); err != nil {
+		return CursorStep{}, 0, failed("wait for another change or migration to end", err)
+	}
+	var refused error
+	waits := false
+	err = m.asOwner(ctx, fmt.Sprintf("change the cursor of consumer %q", change.Name), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL application_name = 'bothy-consumers'`); err != nil {
+			return err
+		}
+		refused = m.lockCursorRow(ctx, tx, change.Name, o.LockTimeout)
+		if refused != nil {
+			return refused
+		}
+		if err := lockCursorTable(ctx, tx, o.Schema); err != nil {
+			if !waits {
+				m.logf("rounds are running: waiting for a moment without one")
+			}
+			waits = true
+			return err
+		}
+		state, err := readCursors(ctx, tx, o.Schema)
+		if err != nil {
+			return err
+		}
+		if step, refused = change.Decide(state); refused != nil || step.Action == "" {
+			return refused
+		}
+		step.Details.By = o.By
+		if err := applyStep(ctx, tx, o.Schema, change.Name, step, state); err != nil {
+			return err
+		}
+		deed, err = appendAudit(ctx, tx, o.Schema, step.Action, change.Name, step.Details)
+		return err
+	})
+	switch {
+	case refused != nil:
+		return step, 0, refused
+	case sqlState(err) == codeLockTimeout:
+		return step, 0, &BusyError{"rounds left no moment without one in ten attempts"}
+	default:
+		return step, deed, Explain(err)
+	}
+}
+
+// cursorMigrator is the connection of an administrator, which becomes the owner for each change.
+func cursorMigrator(ctx context.Context, o CursorOptions) (*migrator, error) {
+	m, err := newMigrator(ctx, MigrateOptions{AdminURL: o.AdminURL, Schema: o.Schema, Owner: o.Owner, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	applied, err := readApplied(ctx, m.conn, o.Schema)
+	if err == nil {
+		err = applied.check(o.Schema, m.all)
+	}
+	if err == nil {
+		err = m.joinOwner(ctx)
+	}
+	if err != nil {
+		m.close()
+		return nil, Explain(err)
+	}
+	return m, nil
+}
+
+// BusyError says that rounds did not leave a moment for the change. Nothing was changed.
+type BusyError struct{ What string }
+
+func (e *BusyError) Error() string {
+	return e.What + ": nothing was changed; run the command again, or stop the engine for it"
+}
+
+// lockCursorRow waits for a round of the consumer to end. A round of it that starts meanwhile finds the row
+// taken and ends at once, so the wait harms nobody.
+func (m *migrator) lockCursorRow(ctx context.Context, tx pgx.Tx, name string, patience time.Duration) error {
+	from := ` FROM ` + quote(m.o.Schema) + `.event_consumer_cursors WHERE name = $1`
+	var exists, held bool
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT`+from+`)`, name).Scan(&exists)
+	if err == nil {
+		err = tx.QueryRow(ctx, `SELECT true`+from+` FOR UPDATE SKIP LOCKED`, name).Scan(&held)
+	}
+	if exists && errors.Is(err, pgx.ErrNoRows) {
+		m.logf("a round of consumer %q is running: waiting up to %v for its end", name, patience)
+		if _, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, milliseconds(patience)); err != nil {
+			return failed("limit the wait for the cursor", err)
+		}
+		err = tx.QueryRow(ctx, `SELECT true`+from+` FOR UPDATE`, name).Scan(&held)
+	}
+	switch {
+	case sqlState(err) == codeLockTimeout:
+		return &BusyError{fmt.Sprintf("a round of consumer %q has not ended within database.lock_timeout (%v)", name, patience)}
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // what follows from a row that is not there is decided later
+	default:
+		return failed("lock the cursor", err)
+	}
+}
+
+// lockCursorTable keeps every round out. It is not waited for long: the rounds of all consumers queue up
+// behind whoever waits.
+func lockCursorTable(ctx context.Context, tx pgx.Tx, schema string) error {
+	if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '500ms'`); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `LOCK TABLE `+quote(schema)+`.event_consumer_cursors IN ACCESS EXCLUSIVE MODE`)
+	return err
+}
+
+// applyStep changes the names that a cursor may have and then the row. A name that has had its day is not let
+// in again: an engine that still has the old file then refuses to start instead of making a second cursor.
+func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorStep, state Cursors) error {
+	names := state.Known
+	for row := range state.Rows {
+		names = append(names, row)
+	}
+	names = slices.DeleteFunc(sortedUnion(names, nil), func(n string) bool { return n == name })
+	table := quote(schema) + ".event_consumer_cursors"
+	drop := `ALTER TABLE ` + table + ` DROP CONSTRAINT IF EXISTS ` + nameCheck
+	var statement string
+	args := []any{name}
+	switch step.Action {
+	case ConsumerRenamed:
+		names = sortedUnion(names, []string{step.Details.To})
+		statement, args = `UPDATE `+table+` SET name = $2 WHERE name = $1`, append(args, step.Details.To)
+	case ConsumerRetired:
+		statement = `DELETE FROM ` + table + ` WHERE name = $1`
+	case ConsumerCreated:
+		return fmt.Errorf("a cursor is not made here: %s", step.Action)
+	default:
+		return fmt.Errorf("a cursor knows no action %q", step.Action)
+	}
+	if _, err := tx.Exec(ctx, drop); err != nil {
+		return failed("free the names of the consumers", err)
+	}
+	if _, err := tx.Exec(ctx, statement, args...); err != nil {
+		return failed("change the cursor", err)
+	}
+	_, err := tx.Exec(ctx, namesSQL(schema, names))
+	return failed("set the names of the consumers", err)
+}
