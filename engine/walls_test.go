@@ -88,6 +88,10 @@ var rooms = map[string]wall{
 		reason: "finds and runs a server; what is in it is others' business",
 		never:  []string{house + "/engine", house + "/migrations", house + "/definitions", modYAML, modRiver},
 	},
+	"engine/diagram": {
+		reason: "draws tables; what they are about is not its business",
+		only:   []string{"cmp", "fmt", "slices", "strings", house + "/engine/machine"},
+	},
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},

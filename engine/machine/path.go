@@ -47,6 +47,9 @@ func (p Path) String() string {
 	return strings.Join(words, " ")
 }
 
+// BreaksOff says that a step or the commit broke off on this path.
+func (p Path) BreaksOff() bool { return p.Commit != "" || p.Legs[len(p.Legs)-1].off() }
+
 // key is the same for two walks that are the same path.
 func (p Path) key() string {
 	var b strings.Builder
