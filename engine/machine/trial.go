@@ -26,7 +26,7 @@ type trial struct {
 // read and played: otherwise these are the mistake.
 func (m *Machine) try(c *cases, whole bool) (int, problem.List) {
 	t := &trial{m: m, walked: make(map[string]string)}
-	if c.machine.Text != m.name {
+	if c.machine.Text != "" && c.machine.Text != m.name {
 		t.report(c.machine.At, "wrong-machine", fmt.Sprintf("machine is %q, and the table beside this file is the machine %q", c.machine.Text, m.name), fmt.Sprintf("write `machine: %s`, or rename one of the two files", m.name))
 	}
 	for i := range c.list {
@@ -259,7 +259,7 @@ func (t *trial) untested(c *cases, paths []Path, all bool) {
 		warn(problem.Position{}, fmt.Sprintf("no case walks %d more paths", missing-mostUntested), "add cases for the paths above first")
 	}
 	if !all {
-		warn(problem.Position{}, fmt.Sprintf("the table has more than %d paths, so not all of them can have a case", maxPaths), "make the table smaller, or write cases for the paths that matter")
+		warn(problem.Position{}, fmt.Sprintf("the table has more than %d paths, too many for each to have a case", len(paths)), "make the table smaller, or write cases for the paths that matter")
 	}
 }
 
