@@ -19,6 +19,7 @@ type Status struct {
 	Schema, Owner, App string // the roles, with the connecting role filled in
 	Server             Server
 	Exists             bool    // the schema and its table of migrations
+	Closed             bool    // there is such a schema, and the connecting role may not look into it
 	TooOld             error   // an *OldBinaryError when the database has outgrown this binary
 	Refused            []error // what neither a migration nor a start goes on with
 	Migrations         []MigrationState
@@ -63,6 +64,7 @@ type NameState struct {
 // Installation is the row that says who this installation is.
 type Installation struct {
 	Exists      bool
+	Gone        bool // its table is there and empty
 	Environment string
 	Known       bool // the identity of its server is stored
 	Readable    bool // the connecting role may read the identity of the server
@@ -72,6 +74,16 @@ type Installation struct {
 // Current reports whether Migrate would find nothing to do, as far as can be seen.
 func (s Status) Current() bool {
 	return !slices.ContainsFunc(s.Plan(), func(c Change) bool { return c.Migrates })
+}
+
+// Emptied is what stands in for the identity of the installation when its row is gone, else nil. A migration
+// makes a new one, so it does not refuse.
+func (s Status) Emptied() *MissingRowError {
+	if !s.Installation.Gone || len(s.Pending()) > 0 {
+		return nil
+	}
+	gone := missingInstance(s.Schema)
+	return &gone
 }
 
 // Pending are the files of the migrations that the database lacks, in order.
@@ -128,6 +140,10 @@ func (s *Status) readRoles(ctx context.Context, conn Querier) (err error) {
 	schemas := []string{s.Schema}
 	if s.want.JobsMigrate && s.want.JobsSchema != "" {
 		schemas = append(schemas, s.want.JobsSchema)
+	}
+	err = conn.QueryRow(ctx, `SELECT NOT coalesce(pg_catalog.has_schema_privilege((SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1), 'USAGE'), true)`, s.Schema).Scan(&s.Closed)
+	if err != nil {
+		return failed("look for the schema "+s.Schema, err)
 	}
 	err = conn.QueryRow(ctx, `SELECT coalesce(array_agg(n ORDER BY i), '{}') FROM unnest($1::text[]) WITH ORDINALITY x(n, i)
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = n)`, schemas).Scan(&s.AbsentSchemas)
