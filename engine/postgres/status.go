@@ -43,6 +43,8 @@ type Status struct {
 	toMake   int    // partitions
 	joinable bool   // the connecting role may act as the owner
 	foreign  []bool // of Missing: not the engine's own to grant
+	// makesJobs says that River's tables are to be made, by the owner
+	makesJobs bool
 }
 
 // MigrationState is one migration that this binary carries or the database has.
@@ -179,6 +181,7 @@ func (s *Status) readJobs(ctx context.Context, conn Querier) error {
 		return err
 	}
 	s.JobsVersion, s.advice = state.version, state.advice(s.want.JobsSchema)
+	s.makesJobs = s.want.JobsMigrate && !state.table
 	s.JobsNeeded, err = jobsNeeded()
 	return err
 }
@@ -186,7 +189,10 @@ func (s *Status) readJobs(ctx context.Context, conn Querier) error {
 // readRights lists what the roles lack. A role that does not exist lacks everything, so it is named alone.
 func (s *Status) readRights(ctx context.Context, conn Querier) error {
 	own := rights(s.Schema, s.App, s.want.Producers)
-	var jobs []right
+	var maker, jobs []right
+	if s.makesJobs && !slices.Contains(s.AbsentSchemas, s.want.JobsSchema) {
+		maker = []right{makerRight(s.want.JobsSchema, s.Owner)}
+	}
 	if s.want.JobsSchema != "" && (s.want.JobsMigrate || s.JobsVersion >= lineColumn) {
 		jobs = jobsRights(s.want.JobsSchema, s.App)
 	}
@@ -195,7 +201,7 @@ func (s *Status) readRights(ctx context.Context, conn Querier) error {
 		owner   string
 		stops   bool
 		foreign bool
-	}{{own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", false, true}} {
+	}{{maker, "", true, true}, {own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", false, true}} {
 		there := slices.DeleteFunc(group.rights, func(r right) bool { return slices.Contains(s.AbsentRoles, r.role) })
 		lacking, err := missing(ctx, conn, there, group.owner)
 		if err != nil {
