@@ -155,6 +155,10 @@ WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = n)`, schem
 func (s *Status) migrationReader(all []migration) func(context.Context, Querier) error {
 	return func(ctx context.Context, conn Querier) error {
 		applied, err := readApplied(ctx, conn, s.Schema)
+		if sqlState(err) == codeInsufficientRight {
+			s.Exists = true // what was applied, this role may not see; that it may not is told with its rights
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -176,13 +180,17 @@ func (s *Status) readJobs(ctx context.Context, conn Querier) error {
 	if s.want.JobsSchema == "" {
 		return nil
 	}
-	state, err := readJobsState(ctx, conn, s.want.JobsSchema)
+	needed, err := jobsNeeded()
 	if err != nil {
 		return err
 	}
-	s.JobsVersion, s.advice = state.version, state.advice(s.want.JobsSchema)
+	state, err := readJobsState(ctx, conn, s.want.JobsSchema)
+	if sqlState(err) == codeInsufficientRight {
+		s.JobsVersion, s.JobsNeeded = needed, needed // not seen: that this role may not look is told with its rights
+		return nil
+	}
+	s.JobsVersion, s.JobsNeeded, s.advice = state.version, needed, state.advice(s.want.JobsSchema)
 	s.makesJobs = s.want.JobsMigrate && !state.table
-	s.JobsNeeded, err = jobsNeeded()
 	return err
 }
 
