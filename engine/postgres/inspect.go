@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"example.com/bothy/engine/problem"
 )
@@ -44,7 +45,15 @@ type Inspector struct {
 	status Status
 	acts   string // the role that rules are asked about as
 	path   string // the search path of the app, when the connection has another
-	unseen []string
+	blind  bool   // the log cannot be read: no rule can be tried
+	unseen []Unseen
+}
+
+// Unseen is something that could not be looked at.
+type Unseen struct {
+	What  string // what, and why
+	Fix   string
+	Rules bool // only of interest where there are query rules
 }
 
 // Inspect connects. The caller closes the Inspector.
@@ -58,7 +67,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	if err != nil && o.AdminURL != o.URL {
 		because := err
 		if i.conn, err = connectAdmin(ctx, o.AdminURL); err == nil {
-			i.unseen = append(i.unseen, fmt.Sprintf("database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because))
+			i.unsee(false, "check it from where the engine runs", "database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because)
 		}
 	}
 	if err != nil {
@@ -81,8 +90,12 @@ func (i *Inspector) Close() {
 // Status is how far the database is from what the options of a migration want.
 func (i *Inspector) Status() Status { return i.status }
 
-// Unseen says what could not be looked at and why, in sentences.
-func (i *Inspector) Unseen() []string { return i.unseen }
+// Unseen is what could not be looked at.
+func (i *Inspector) Unseen() []Unseen { return i.unseen }
+
+func (i *Inspector) unsee(rules bool, fix, what string, args ...any) {
+	i.unseen = append(i.unseen, Unseen{What: fmt.Sprintf(what, args...), Fix: fix, Rules: rules})
+}
 
 func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migration) error {
 	if o.Owner == "" {
@@ -97,12 +110,28 @@ func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migrati
 	if i.status, err = readStatus(ctx, i.conn, o, all); err != nil {
 		return err
 	}
+	if err := i.become(ctx); err != nil {
+		return err
+	}
+	sees := false
+	if i.status.counted {
+		err = i.conn.QueryRow(ctx, `SELECT pg_catalog.has_schema_privilege($1::name, $2, 'USAGE') AND coalesce(pg_catalog.has_table_privilege($1::name, pg_catalog.to_regclass($3), 'SELECT'), false)`,
+			i.acts, o.Schema, quote(o.Schema)+".event_log").Scan(&sees)
+	}
+	if i.blind = !sees; i.blind {
+		i.unsee(true, "run `engine migrate up`, then look again", "no query rule was tried: the event log is not there, or the role %s may not read it", i.acts)
+	}
+	return failed("look for the event log", err)
+}
+
+// become finds the role to act as.
+func (i *Inspector) become(ctx context.Context) error {
 	i.acts = i.status.Server.Role
 	if i.acts == i.status.App {
 		return nil
 	}
 	if slices.Contains(i.status.AbsentRoles, i.status.App) {
-		i.unseen = append(i.unseen, fmt.Sprintf("the role %s is not there: rules were tried as %s, and nobody knows what the other will be allowed to read", i.status.App, i.acts))
+		i.unsee(true, "create the role, then look again", "the role %s is not there: rules were tried as %s, and nobody knows what the other will be allowed to read", i.status.App, i.acts)
 		return nil
 	}
 	may, err := mayBecome(ctx, i.conn, i.status.Server.Version, i.status.App)
@@ -110,7 +139,7 @@ func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migrati
 		return err
 	}
 	if !may {
-		i.unseen = append(i.unseen, fmt.Sprintf("the connection is that of %s, which may not act as %s: rules were tried as the first, and the rights of the second asked for by name", i.acts, i.status.App))
+		i.unsee(true, "connect as "+i.status.App, "the connection is that of %s, which may not act as %s: rules were tried as the first, and the rights of the second asked for by name", i.acts, i.status.App)
 		return nil
 	}
 	i.acts = i.status.App
@@ -156,51 +185,56 @@ func (i *Inspector) asked(ctx context.Context, role string, look func(pgx.Tx) er
 // Rule looks at a query rule of a consumer whose rounds read batch events: everything that a start checks,
 // and what only shows when it is too late. An error is one of the connection.
 func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding, error) {
-	if !i.status.counted {
-		return nil, nil // without its log, nothing can be asked
+	if i.blind {
+		return nil, nil
 	}
 	relations, err := i.relations(ctx, rule)
 	if err != nil {
 		return finding(err)
 	}
-	var found []Finding
-	err = i.asked(ctx, i.acts, func(tx pgx.Tx) error {
-		if err := i.store.checkRule(ctx, tx, rule); err != nil {
-			return err
-		}
-		scans, err := i.scans(ctx, tx, rule, batch)
-		found = append(found, scans...)
-		return err
-	})
-	refused, err := finding(err)
+	reached := i.reach(relations, "")
+	found, refused, err := i.try(ctx, rule, batch, reached)
 	if err != nil {
 		return nil, err
 	}
-	reached := i.reach(relations, refused)
 	rights, err := i.rightsOf(ctx, rule, reached, len(refused) == 0)
+	if err == nil && len(rights) == 0 && isUnreadable(refused) {
+		// what the refusal names was read by the rule itself, and not only through a view
+		rights, err = i.rightsOf(ctx, rule, i.reach(relations, refused[0].What), false)
+	}
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, i.told(refused, rights)...)
 	hidden, err := i.hidden(ctx, rule, reached)
 	if err != nil {
 		return nil, err
 	}
-	found = append(append(found, hidden...), neverAnalysed(rule, relations)...)
-	err = i.asked(ctx, i.acts, func(tx pgx.Tx) error {
-		calls, err := volatileCalls(ctx, tx, rule)
-		found = append(found, calls...)
+	return slices.Concat(i.told(refused, rights), found, hidden, neverAnalysed(rule, reached)), nil
+}
+
+// try asks about the rule as the role that acts. What it refuses stands apart from what it merely finds.
+func (i *Inspector) try(ctx context.Context, rule string, batch int, reached []access) (found, refused []Finding, err error) {
+	err = i.asked(ctx, i.acts, func(tx pgx.Tx) (err error) {
+		found, err = volatileCalls(ctx, tx, rule)
+		if err != nil {
+			return err
+		}
+		if err := i.store.checkRule(ctx, tx, rule); err != nil {
+			return err
+		}
+		scans, err := i.scans(ctx, tx, rule, batch, reached)
+		found = append(scans, found...)
 		return err
 	})
-	return found, err
+	refused, err = finding(err)
+	return found, refused, err
 }
 
 // told says once what the server refused: a missing right is better told by the grant that gives it, and one
 // that another role than the app lacks is no fault of the rule.
 func (i *Inspector) told(refused, rights []Finding) []Finding {
-	unreadable := len(refused) > 0 && refused[0].Code == RuleUnreadable
 	switch {
-	case !unreadable:
+	case !isUnreadable(refused):
 		return append(refused, rights...)
 	case len(rights) > 0:
 		return rights
@@ -222,8 +256,8 @@ func finding(err error) ([]Finding, error) {
 		return nil, err
 	}
 	what := wrong.What
-	if wrong.cause != nil {
-		what += ": " + wrong.cause.Error()
+	if answer, ok := errors.AsType[*pgconn.PgError](wrong.cause); ok {
+		what += ": " + answer.Message
 	}
 	return []Finding{{Code: wrong.Code, Severity: problem.Error, What: what, Fix: wrong.Fix, Place: wrong.Place}}, nil
 }

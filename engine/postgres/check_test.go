@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"example.com/bothy/engine/enginetest"
+	"example.com/bothy/engine/postgres"
+)
+
+// Case 53: another River in the search path is not taken for the one in jobs.schema.
+func TestJobsInAnotherSchema(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "Jobs_2")
+	if err == nil || !strings.Contains(err.Error(), `"Jobs_2"`) {
+		t.Fatalf("CheckSchema with River in public only: got %v, want an error about Jobs_2", err)
+	}
+	o := options(db)
+	o.JobsSchema = "Jobs_2"
+	migrate(t, o)
+	if err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "Jobs_2"); err != nil {
+		t.Errorf("CheckSchema: %v", err)
+	}
+}
+
+func TestCheckSchemaSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ change, want string }{
+		"another binary was needed": {
+			`INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 8000)`,
+			`this engine is too old.*needs one that carries migration 8000`,
+		},
+		"a migration is missing": {`DELETE FROM bothy.schema_migration WHERE version = 3`, `lacks the migration 0003_append.sql: run .engine migrate up`},
+		"no schema":              {`DROP SCHEMA bothy CASCADE`, `no schema "bothy".*run .engine migrate up`},
+		"River is older":         {`DELETE FROM river_migration WHERE version > 6`, `has version 6 of River's tables and version \d+ is needed`},
+		"no River":               {`DROP TABLE river_migration`, `has no tables of River`},
+		"counter behind the log (case 77)": {
+			`SELECT bothy.append_event('a', NULL, NULL, NULL, NULL); UPDATE bothy.event_seq SET seq = 0`, `holds number 1 and its counter stands at 0`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := enginetest.New(t)
+			for statement := range strings.SplitSeq(test.change, "; ") {
+				db.Exec(t, statement)
+			}
+			err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "public")
+			if err == nil || !regexp.MustCompile(test.want).MatchString(err.Error()) {
+				t.Errorf("CheckSchema: got %v, want %s", err, test.want)
+			}
+		})
+	}
+	t.Run("compatible newer schema", func(t *testing.T) {
+		t.Parallel()
+		db := enginetest.New(t)
+		db.Exec(t, `INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 1)`)
+		if err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "public"); err != nil {
+			t.Errorf("CheckSchema: got %v, want none", err)
+		}
+		o := options(db)
+		if _, err := postgres.Migrate(t.Context(), o); err != nil {
+			t.Errorf("Migrate by an older, compatible binary: %v", err)
+		}
+	})
+	t.Run("old binary migrates", func(t *testing.T) {
+		t.Parallel()
+		db := enginetest.New(t)
+		db.Exec(t, `INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 8000)`)
+		_, err := postgres.Migrate(t.Context(), options(db))
+		if _, ok := errors.AsType[*postgres.OldBinaryError](err); !ok {
+			t.Errorf("Migrate: got %v, want an OldBinaryError", err)
+		}
+	})
+	t.Run("unknown database", func(t *testing.T) {
+		t.Parallel()
+		db := enginetest.New(t)
+		o := options(db)
+		o.AdminURL = strings.Replace(db.AdminURL, db.Name, "bothy_no_such", 1)
+		_, err := postgres.Migrate(t.Context(), o)
+		if err == nil || !strings.Contains(err.Error(), "create the database first") {
+			t.Errorf("Migrate: got %v, want advice to create the database", err)
+		}
+	})
+}
