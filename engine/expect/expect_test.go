@@ -64,14 +64,14 @@ func (scripted) Setup(_ context.Context, sql string) error {
 func (scripted) Rehearse(_ context.Context, rows []Row, events []round.Event, consumers []string) ([]Answer, error) {
 	var people []string
 	for i, row := range rows {
-		var columns map[string]string
+		var columns struct{ Person, Persn string }
 		if err := json.Unmarshal(row.Values, &columns); err != nil {
 			return nil, err
 		}
-		if columns["persn"] != "" {
+		if columns.Persn != "" {
 			return nil, &Refused{Row: i, Event: -1, At: -1, What: `column "persn" of relation "watchers" does not exist`}
 		}
-		people = append(people, columns["person"])
+		people = append(people, columns.Person)
 	}
 	for i, e := range events {
 		if string(e.Payload) == `"\u0000"` {
