@@ -52,9 +52,9 @@ type scripted struct{}
 func (scripted) Setup(_ context.Context, sql string) error {
 	switch {
 	case strings.Contains(sql, "txt"):
-		return &Refused{Row: -1, Event: -1, At: strings.Index(sql, "txt"), What: `type "txt" does not exist`}
+		return &RefusedError{Row: -1, Event: -1, At: strings.Index(sql, "txt"), What: `type "txt" does not exist`}
 	case strings.Contains(sql, "SOMEWHERE"):
-		return &Refused{Row: -1, Event: -1, At: -1, What: "it fails somewhere"}
+		return &RefusedError{Row: -1, Event: -1, At: -1, What: "it fails somewhere"}
 	case strings.Contains(sql, "unreachable"):
 		return errors.New("no answer")
 	}
@@ -69,13 +69,13 @@ func (scripted) Rehearse(_ context.Context, rows []Row, events []round.Event, co
 			return nil, err
 		}
 		if columns.Persn != "" {
-			return nil, &Refused{Row: i, Event: -1, At: -1, What: `column "persn" of relation "watchers" does not exist`}
+			return nil, &RefusedError{Row: i, Event: -1, At: -1, What: `column "persn" of relation "watchers" does not exist`}
 		}
 		people = append(people, columns.Person)
 	}
 	for i, e := range events {
 		if string(e.Payload) == `"\u0000"` {
-			return nil, &Refused{Row: -1, Event: i, At: -1, What: `unsupported Unicode escape sequence; \u0000 cannot be converted to text`}
+			return nil, &RefusedError{Row: -1, Event: i, At: -1, What: `unsupported Unicode escape sequence; \u0000 cannot be converted to text`}
 		}
 	}
 	answers := make([]Answer, len(consumers))
