@@ -113,6 +113,9 @@ func besideOf(path string) string {
 
 func runTests(cmd *cobra.Command, f testFlags, files []string, env lookupEnv) (err error) {
 	subject, err := testSubject(cmd, f.config, env)
+	if problems, ok := errors.AsType[problem.List](err); ok && f.junit != "" {
+		err = errors.Join(err, writeJUnit(f.junit, []expect.Report{{File: f.config, Problems: problems}}))
+	}
 	if err != nil {
 		return err
 	}

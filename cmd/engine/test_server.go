@@ -95,7 +95,7 @@ func (s stage) Setup(ctx context.Context, sql string) error {
 	if !ok {
 		return err
 	}
-	return &expect.Refused{Row: -1, Event: -1, At: int(answer.Position) - 1, What: said(answer)}
+	return &expect.RefusedError{Row: -1, Event: -1, At: int(answer.Position) - 1, What: said(answer)}
 }
 
 // Rehearse runs the rules of consumers.
@@ -106,7 +106,7 @@ func (s stage) Rehearse(ctx context.Context, rows []expect.Row, events []round.E
 	}
 	rehearsed, err := s.engine.Rehearse(ctx, scene, consumers)
 	if refused, ok := errors.AsType[*postgres.SceneError](err); ok {
-		return nil, &expect.Refused{Row: refused.Row, Event: refused.Event, At: -1, What: refused.What}
+		return nil, &expect.RefusedError{Row: refused.Row, Event: refused.Event, At: -1, What: refused.What}
 	}
 	if err != nil {
 		return nil, err

@@ -61,9 +61,8 @@ func (c *checker) setup(d *declaration) {
 			c.tree.Refuse(path, "bad-setup", fmt.Sprintf("%s is %s, and there is no such file", path, c.tree.Quoted(path)),
 				"write its path as seen from "+where(c.folder))
 		case err != nil:
-			var in *fs.PathError
-			if errors.As(err, &in) {
-				err = in.Err
+			if in, ok := errors.AsType[*fs.PathError](err); ok {
+				err = in.Err // the path is said already
 			}
 			c.tree.Refuse(path, "bad-setup", fmt.Sprintf("%s is %s, which cannot be read: %v", path, c.tree.Quoted(path), err), "name a file that this user can read")
 		case !utf8.Valid(text):

@@ -52,9 +52,9 @@ type scripted struct{}
 func (scripted) Setup(_ context.Context, sql string) error {
 	switch {
 	case strings.Contains(sql, "txt"):
-		return &Refused{Row: -1, Event: -1, At: strings.Index(sql, "txt"), What: `type "txt" does not exist`}
+		return &RefusedError{Row: -1, Event: -1, At: strings.Index(sql, "txt"), What: `type "txt" does not exist`}
 	case strings.Contains(sql, "SOMEWHERE"):
-		return &Refused{Row: -1, Event: -1, At: -1, What: "it fails somewhere"}
+		return &RefusedError{Row: -1, Event: -1, At: -1, What: "it fails somewhere"}
 	case strings.Contains(sql, "unreachable"):
 		return errors.New("no answer")
 	}
@@ -64,18 +64,18 @@ func (scripted) Setup(_ context.Context, sql string) error {
 func (scripted) Rehearse(_ context.Context, rows []Row, events []round.Event, consumers []string) ([]Answer, error) {
 	var people []string
 	for i, row := range rows {
-		var columns map[string]string
+		var columns struct{ Person, Persn string }
 		if err := json.Unmarshal(row.Values, &columns); err != nil {
 			return nil, err
 		}
-		if columns["persn"] != "" {
-			return nil, &Refused{Row: i, Event: -1, At: -1, What: `column "persn" of relation "watchers" does not exist`}
+		if columns.Persn != "" {
+			return nil, &RefusedError{Row: i, Event: -1, At: -1, What: `column "persn" of relation "watchers" does not exist`}
 		}
-		people = append(people, columns["person"])
+		people = append(people, columns.Person)
 	}
 	for i, e := range events {
 		if string(e.Payload) == `"\u0000"` {
-			return nil, &Refused{Row: -1, Event: i, At: -1, What: `unsupported Unicode escape sequence; \u0000 cannot be converted to text`}
+			return nil, &RefusedError{Row: -1, Event: i, At: -1, What: `unsupported Unicode escape sequence; \u0000 cannot be converted to text`}
 		}
 	}
 	answers := make([]Answer, len(consumers))

@@ -18,7 +18,7 @@ import (
 type quietStage struct{}
 
 func (quietStage) Setup(_ context.Context, sql string) error {
-	return &Refused{Row: -1, Event: -1, At: len(sql) / 2, What: "no"}
+	return &RefusedError{Row: -1, Event: -1, At: len(sql) / 2, What: "no"}
 }
 
 func (quietStage) Rehearse(_ context.Context, _ []Row, _ []round.Event, consumers []string) ([]Answer, error) {

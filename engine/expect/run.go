@@ -16,10 +16,10 @@ import (
 
 // Stage is a database on which rules are rehearsed. It is needed only for tests that reach a query or a handler.
 type Stage interface {
-	// Setup runs a script. A *Refused says where in it the database stopped.
+	// Setup runs a script. A *RefusedError says where in it the database stopped.
 	Setup(ctx context.Context, sql string) error
 	// Rehearse runs the rules of consumers, named in the order of the answers, over rows and events that no
-	// later rehearsal sees. A *Refused is a row or an event that the database does not take.
+	// later rehearsal sees. A *RefusedError is a row or an event that the database does not take.
 	Rehearse(ctx context.Context, rows []Row, events []round.Event, consumers []string) ([]Answer, error)
 }
 
@@ -43,14 +43,14 @@ type OwnJob struct {
 	round.Target
 }
 
-// Refused is a part of a test file that the database does not take.
-type Refused struct {
+// RefusedError is a part of a test file that the database does not take.
+type RefusedError struct {
 	Row, Event int // its index, or -1
 	At         int // the place in a script of the setup, in characters from 0, or -1
 	What       string
 }
 
-func (r *Refused) Error() string { return r.What }
+func (r *RefusedError) Error() string { return r.What }
 
 // Verdict is what became of a test.
 type Verdict int
@@ -121,7 +121,7 @@ func (f *File) prepare(ctx context.Context, open func(context.Context) (Stage, e
 	}
 	for _, s := range f.setup {
 		err := stage.Setup(ctx, s.sql)
-		if refused, ok := errors.AsType[*Refused](err); ok {
+		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			return nil, problem.List{{
 				At: s.place(refused.At), Severity: problem.Error, Code: "bad-setup",
 				What: "the database refuses the setup: " + refused.What, Fix: "correct the SQL: it runs on an empty database, before the tests",
@@ -174,7 +174,7 @@ func (f *File) run(ctx context.Context, t *test, stage Stage) Result {
 // broken says why a test could not be run.
 func (f *File) broken(t *test, err error) Result {
 	result := Result{Verdict: Broken, What: err.Error()}
-	refused, ok := errors.AsType[*Refused](err)
+	refused, ok := errors.AsType[*RefusedError](err)
 	switch {
 	case ok && refused.Row >= 0:
 		result.At, result.What = t.rowAt[refused.Row], "the database refuses this row of "+t.rows[refused.Row].Table+": "+refused.What+" [bad-row]"
