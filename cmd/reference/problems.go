@@ -13,27 +13,31 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"example.com/bothy/engine/config"
-	"example.com/bothy/engine/expect"
+	"example.com/bothy/engine"
 	"example.com/bothy/engine/problem"
 )
 
-// kinds are those of every room that reports problems. A room adds a line.
-func kinds() []problem.Kind {
-	all := slices.Concat(
-		config.Kinds(),
-		expect.Kinds(),
-	)
-	slices.SortFunc(all, func(a, b problem.Kind) int { return cmp.Compare(a.Code, b.Code) })
-	return slices.CompactFunc(all, func(a, b problem.Kind) bool { return a == b })
+// example is a case of a code: its files, and what is said about them. Most rooms keep a folder
+// testdata/CODE or testdata/CODE.more with the files and a want.txt; one whose cases are single files keeps
+// each beside a FILE.want. A case that is no file (a path that leads nowhere) says in case.txt what it is.
+type example struct {
+	files []exampleFile
+	want  string
 }
 
-// example is a case of a code: a folder testdata/CODE or testdata/CODE.more of a room, with the file and in
-// want.txt what is said about it. A case that is no file (a path that leads nowhere) says in case.txt what
-// it is.
-type example struct {
-	name, file, want string
+type exampleFile struct{ name, text string }
+
+// size is what a reader has to take in.
+func (e example) size() int {
+	n := len(e.want)
+	for _, f := range e.files {
+		n += len(f.text)
+	}
+	return n
 }
+
+// mostLines is how much of a file is shown.
+const mostLines = 40
 
 // problems is the page that explains every code.
 func problems(root string) ([]byte, error) {
@@ -46,7 +50,7 @@ What the engine says about a file that a person wrote, by code. An **error** sto
 **warning** is reported and nothing else, unless ` + "`--strict`" + ` is given. Each example is the smallest case of the code in the
 tests, with everything that is said about it.
 `)
-	for _, kind := range kinds() {
+	for _, kind := range engine.Kinds() {
 		found, err := smallest(root, kind.Code)
 		if err != nil {
 			return nil, err
@@ -56,10 +60,15 @@ tests, with everything that is said about it.
 			severity = "Warning"
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n**%s.** %s\n\n", kind.Code, severity, kind.Means)
-		if found.name == "case.txt" {
-			b.WriteString(found.file)
-		} else {
-			fmt.Fprintf(&b, "```%s\n%s```\n", strings.TrimPrefix(filepath.Ext(found.name), "."), visible(found.file))
+		for i, f := range found.files {
+			switch {
+			case f.name == "case.txt":
+				b.WriteString(f.text)
+				continue
+			case i > 0:
+				fmt.Fprintf(&b, "\n`%s`:\n\n", f.name)
+			}
+			fmt.Fprintf(&b, "```%s\n%s```\n", strings.TrimPrefix(filepath.Ext(f.name), "."), visible(begin(f.text)))
 		}
 		fmt.Fprintf(&b, "\n```text\n%s```\n", visible(found.want))
 	}
@@ -68,52 +77,94 @@ tests, with everything that is said about it.
 
 // smallest finds the shortest case of a code whose output speaks of it.
 func smallest(root, code string) (example, error) {
-	outputs, err := filepath.Glob(filepath.Join(root, "*", "*", "testdata", code+"*", "want.txt"))
+	var found []example
+	outputs, err := glob(filepath.Join(root, "engine", "*", "testdata"), filepath.Join(root, "engine", "testdata"))
 	if err != nil {
 		return example{}, err
 	}
-	var found []example
 	for _, output := range outputs {
 		folder := filepath.Dir(output)
-		if name, _, _ := strings.Cut(filepath.Base(folder), "."); name != code {
+		name, _, _ := strings.Cut(filepath.Base(folder), ".")
+		if filepath.Base(output) == "want.txt" && name != code {
 			continue
 		}
-		one, err := read(folder)
+		want, err := os.ReadFile(output)
 		if err != nil {
 			return example{}, err
 		}
-		if strings.Contains(one.want, "["+code+"]") {
-			found = append(found, one)
+		if !strings.Contains(string(want), "["+code+"]") {
+			continue
 		}
+		one, err := read(output, string(want))
+		if err != nil {
+			return example{}, err
+		}
+		found = append(found, one)
 	}
 	if len(found) == 0 {
 		return example{}, fmt.Errorf("the code %s has no case: add a folder testdata/%s with a file and a want.txt to the room that reports it", code, code)
 	}
-	return slices.MinFunc(found, func(a, b example) int { return cmp.Compare(len(a.file), len(b.file)) }), nil
+	return slices.MinFunc(found, func(a, b example) int { return cmp.Compare(a.size(), b.size()) }), nil
 }
 
-// read reads a case: want.txt, and the one other file beside it.
-func read(folder string) (example, error) {
+// glob finds the outputs of all cases under folders named testdata.
+func glob(folders ...string) ([]string, error) {
+	var all []string
+	for _, folder := range folders {
+		for _, pattern := range []string{"*/want.txt", "*/*/want.txt", "*.want"} {
+			some, err := filepath.Glob(filepath.Join(folder, filepath.FromSlash(pattern)))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some...)
+		}
+	}
+	return all, nil
+}
+
+// read reads the files of a case.
+func read(output, want string) (example, error) {
+	if single, ok := strings.CutSuffix(output, ".want"); ok {
+		text, err := os.ReadFile(single)
+		return example{files: []exampleFile{{filepath.Base(single), string(text)}}, want: want}, err
+	}
+	folder := filepath.Dir(output)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return example{}, err
 	}
-	var one example
+	one := example{want: want}
 	for _, entry := range entries {
+		if entry.Name() == "want.txt" {
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
 		if err != nil {
 			return example{}, err
 		}
-		switch {
-		case entry.Name() == "want.txt":
-			one.want = string(text)
-		case one.name != "":
-			return example{}, fmt.Errorf("%s holds %s and %s: a case is one file and its want.txt", folder, one.name, entry.Name())
-		default:
-			one.name, one.file = entry.Name(), string(text)
+		one.files = append(one.files, exampleFile{entry.Name(), string(text)})
+	}
+	// The file that is spoken of comes first.
+	slices.SortStableFunc(one.files, func(a, b exampleFile) int {
+		spoken := func(f exampleFile) int { return strings.Index(want+f.name+":", f.name+":") }
+		return cmp.Compare(spoken(a), spoken(b))
+	})
+	return one, nil
+}
+
+// begin cuts a text after what fits on a page, in lines and in their length.
+func begin(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	if len(lines) > mostLines+1 {
+		lines = append(lines[:mostLines], "...\n")
+	}
+	for i, line := range lines {
+		const most = 200
+		if runes := []rune(line); len(runes) > most {
+			lines[i] = string(runes[:most]) + "...\n"
 		}
 	}
-	return one, nil
+	return strings.Join(lines, "")
 }
 
 // visible writes out what cannot be seen, or would break the page.

@@ -14,7 +14,6 @@ var kinds = []problem.Kind{
 	{Code: "bad-name", Severity: problem.Error, Means: "A name has characters that names do not have: names appear in logs, metrics and diagrams."},
 	{Code: "bad-promise", Severity: problem.Error, Means: "A promise does not say about which paths it speaks, or says nothing about them, so it could never be broken."},
 	{Code: "bad-target", Severity: problem.Error, Means: "An answer leads to something that is neither the name of a state nor the word end and the name of an end."},
-	{Code: "bad-vocabulary", Severity: problem.Error, Means: "The program declares a step that no table can handle: a bug of the program, told before anything runs."},
 	{Code: "bad-yaml", Severity: problem.Error, Means: "The file is no YAML, so nothing in it is known."},
 	{Code: "broken-promise", Severity: problem.Error, Means: "A path of the table does what a promise excludes. The path is printed with what each step does, and with what it would cost if the table ran."},
 	{Code: "cycle", Severity: problem.Error, Means: "States lead back to each other, so a run might never end."},

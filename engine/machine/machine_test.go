@@ -147,6 +147,7 @@ func TestKinds(t *testing.T) {
 			reported[word[1]] = true
 		}
 	}
+	delete(reported, "bad-vocabulary") // a bug of the program, which no file can show and no author can mend
 	var listed []string
 	for _, k := range Kinds() {
 		listed = append(listed, k.Code)
@@ -161,7 +162,7 @@ func TestKinds(t *testing.T) {
 	for _, k := range Kinds() {
 		severity[k.Code] = k.Severity
 	}
-	shown := map[string]bool{"bad-vocabulary": true} // a bug of the program, which no file can show
+	shown := make(map[string]bool)
 	for _, dir := range caseFolders(t) {
 		shown[filepath.Base(dir)] = true
 		for _, p := range judge(folder(t, dir)) {
