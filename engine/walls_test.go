@@ -62,6 +62,11 @@ var rooms = map[string]wall{
 		never:     []string{"testing"},
 		notItself: []string{modFSM, modYAML, modGoose, modSQL},
 	},
+	"cmd/reference": {
+		reason:    "writes the pages of docs/reference from what the rooms declare",
+		never:     []string{"testing"},
+		notItself: []string{modFSM, modYAML, modPGX, modRiver, modGoose, modSQL},
+	},
 	"docs/examples/worker": {
 		reason: "a program of a user: it shows that working a job needs nothing of the engine",
 		never:  []string{house + "/engine", house + "/definitions", house + "/migrations"},

@@ -94,6 +94,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 	root.AddCommand(
 		devCommand(env),
 		validateCommand(env),
+		configCommand(env),
 		migrateCommand(env),
 		planCommand(env),
 		eventsCommand(env),

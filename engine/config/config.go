@@ -39,18 +39,18 @@ type Config struct {
 // Database says how the engine reaches PostgreSQL. Absent URLs leave the choice to the standard PG*
 // environment variables.
 type Database struct {
-	URL                       Secret `yaml:"url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of the server process: a postgres:// URL or a key=value string. Absent: the PG* environment variables."`
-	AdminURL                  Secret `yaml:"admin_url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of commands that change the schema. Absent: url."`
-	ListenURL                 Secret `yaml:"listen_url" validate:"omitempty,database_url" since:"0.1" doc:"A direct connection for LISTEN, where url goes through a transaction-mode pooler. Absent: url."`
-	Schema                    string          `yaml:"schema" default:"bothy" validate:"schema_name" since:"0.1" doc:"The schema of the engine's own tables."`
-	RestoreGuard              string          `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether rounds stop when the database is no longer the one whose history the cursors follow."`
-	Environment               string          `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. It is compared with the one that the database holds."`
-	Roles                     Roles           `yaml:"roles" since:"0.1" doc:"The database roles that grants are made for."`
-	StatementTimeout          time.Duration   `yaml:"statement_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that one statement may run."`
-	LockTimeout               time.Duration   `yaml:"lock_timeout" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"The longest that one statement may wait for a lock."`
-	IdleInTxTimeout           time.Duration   `yaml:"idle_in_tx_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that a transaction of the engine may sit idle before the server ends it."`
-	PoolMaxConns              int             `yaml:"pool_max_conns" validate:"omitempty,min=2,max=1000" unit:"connections" since:"0.1" doc:"The size of the connection pool. Absent (0 in Go): chosen from the number of consumers."`
-	ListenReconnectBackoffCap time.Duration   `yaml:"listen_reconnect_backoff_cap" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest pause between two attempts to reconnect the LISTEN connection."`
+	URL                       Secret        `yaml:"url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of the server process: a postgres:// URL or a key=value string. Absent: the PG* environment variables."`
+	AdminURL                  Secret        `yaml:"admin_url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of commands that change the schema. Absent: url."`
+	ListenURL                 Secret        `yaml:"listen_url" validate:"omitempty,database_url" since:"0.1" doc:"A direct connection for LISTEN, where url goes through a transaction-mode pooler. Absent: url."`
+	Schema                    string        `yaml:"schema" default:"bothy" validate:"schema_name" since:"0.1" doc:"The schema of the engine's own tables."`
+	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether rounds stop when the database is no longer the one whose history the cursors follow."`
+	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. It is compared with the one that the database holds."`
+	Roles                     Roles         `yaml:"roles" since:"0.1" doc:"The database roles that grants are made for."`
+	StatementTimeout          time.Duration `yaml:"statement_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that one statement may run."`
+	LockTimeout               time.Duration `yaml:"lock_timeout" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"The longest that one statement may wait for a lock."`
+	IdleInTxTimeout           time.Duration `yaml:"idle_in_tx_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that a transaction of the engine may sit idle before the server ends it."`
+	PoolMaxConns              int           `yaml:"pool_max_conns" validate:"omitempty,min=2,max=1000" unit:"connections" since:"0.1" doc:"The size of the connection pool. Absent (0 in Go): chosen from the number of consumers."`
+	ListenReconnectBackoffCap time.Duration `yaml:"listen_reconnect_backoff_cap" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest pause between two attempts to reconnect the LISTEN connection."`
 }
 
 // Guarded reports whether restore_guard is on.

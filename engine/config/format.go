@@ -23,28 +23,33 @@ const (
 var formats = map[string]document.Format{
 	"consumer_name": {
 		Code: "bad-name", Example: "notify",
+		Pattern: `^[a-z][a-z0-9_-]{1,61}[a-z0-9]$`,
 		Fix:     "write 3 to 63 lower-case letters, digits, - and _, with a letter first and a letter or a digit last",
 		Trouble: consumerName,
 	},
 	"handler_name": {
 		Code: "bad-handler", Example: "mentions",
+		Pattern: `^[a-z][a-z0-9_.-]{0,62}$`,
 		Fix:     "write up to 63 lower-case letters, digits, -, _ and ., with a letter first",
 		Trouble: func(text string) (string, string) { return shaped(text, 1, 63, lower, lower+number+"-_.", "") },
 	},
 	"label": {
 		Code: "bad-label", Example: "production",
-		Fix: "write up to 63 letters, digits, -, _ and ., with a letter or a digit first",
+		Pattern: `^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`,
+		Fix:     "write up to 63 letters, digits, -, _ and ., with a letter or a digit first",
 		Trouble: func(text string) (string, string) {
 			return shaped(text, 1, 63, lower+upper+number, lower+upper+number+"-_.", "")
 		},
 	},
 	"schema_name": {
 		Code: "bad-schema", Example: "bothy",
+		Pattern: `^[a-z_][a-z0-9_]{0,62}$`,
 		Fix:     "write up to 63 lower-case letters, digits and _, with a letter or _ first",
 		Trouble: schemaName,
 	},
 	"river_schema": {
 		Code: "bad-schema", Example: "public",
+		Pattern: `^[A-Za-z_][A-Za-z0-9_]{0,62}$`,
 		Fix:     "write up to 63 letters, digits and _, with a letter or _ first",
 		Trouble: riverSchema,
 	},
@@ -55,16 +60,19 @@ var formats = map[string]document.Format{
 	},
 	"job_kind": {
 		Code: "bad-kind", Example: "orders.notify",
+		Pattern: `^[A-Za-z0-9_][A-Za-z0-9_\[\]<>/.·:+-]{1,126}$`,
 		Fix:     "write 2 to 127 letters, digits and . - _ / : + < > [ ], with a letter, a digit or _ first",
 		Trouble: jobKind,
 	},
 	"queue_name": {
 		Code: "bad-queue", Example: "default",
+		Pattern: `^[a-z0-9]+([_|-]?[a-z0-9]+)*$`,
 		Fix:     "write up to 64 lower-case letters and digits, with single - or _ between them",
 		Trouble: queueName,
 	},
 	"glob": {
 		Code: "bad-pattern", Example: "order.*",
+		Pattern: `^\S{1,255}$`,
 		Fix:     "write an event type, with * for any run of characters",
 		Trouble: glob,
 	},
@@ -75,6 +83,7 @@ var formats = map[string]document.Format{
 	},
 	"database_url": {
 		Code: "bad-url", Example: "postgres://app@db.example.com/shop",
+		Pattern: `^(postgres(ql)?://|[^:]*=)`,
 		Fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, or key=value pairs",
 		Trouble: databaseURL,
 	},
@@ -168,12 +177,13 @@ func jobKind(text string) (why, fix string) {
 }
 
 func queueName(text string) (why, fix string) {
-	if why, fix = shaped(text, 1, 64, lower+number, lower+number+"-_", lower+number); why != "" {
+	const between = "-_|" // River takes a | too
+	if why, fix = shaped(text, 1, 64, lower+number, lower+number+between, lower+number); why != "" {
 		return why, fix
 	}
-	for _, pair := range []string{"--", "__", "-_", "_-"} {
-		if strings.Contains(text, pair) {
-			return "which holds " + pair, ""
+	for i := 1; i < len(text); i++ {
+		if strings.IndexByte(between, text[i-1]) >= 0 && strings.IndexByte(between, text[i]) >= 0 {
+			return "which holds " + text[i-1:i+1], ""
 		}
 	}
 	return "", ""

@@ -14,6 +14,7 @@ const MaxSize = document.MaxSize
 
 var grammar = &document.Grammar[Config]{
 	Name:    "consumers.yaml",
+	About:   "What the Bothy engine is told: where the database is, and which consumers turn its events into River jobs.",
 	Begin:   "version: 1 and at least one consumer",
 	Formats: formats,
 	Check:   check,

@@ -42,6 +42,7 @@ type Lookup = func(name string) (value string, set bool)
 // once, as a variable; what it learns of T is kept, and it is safe for many goroutines.
 type Grammar[T any] struct {
 	Name    string            // the usual name of such a file: consumers.yaml
+	About   string            // what such a file is for, as a sentence, for the pages made of the grammar
 	Begin   string            // what to write into an empty one: "version: 1 and at least one consumer"
 	Formats map[string]Format // the rules that a validate tag may name beside those of the validator
 	Check   func(*T, *Tree)   // the rules that concern more than one value; called when the whole file was read
@@ -67,15 +68,15 @@ type Choice interface{ Choose(key string) }
 
 // shape is a grammar without its type.
 type shape struct {
-	name, begin string
-	root        reflect.Type
-	formats     map[string]Format
-	rules       *validator.Validate
+	name, about, begin string
+	root               reflect.Type
+	formats            map[string]Format
+	rules              *validator.Validate
 }
 
 func (g *Grammar[T]) compiled() *shape {
 	g.once.Do(func() {
-		g.shape = &shape{name: g.Name, begin: g.Begin, root: reflect.TypeFor[T](), formats: g.Formats, rules: rulesOf(g.Formats)}
+		g.shape = &shape{name: g.Name, about: g.About, begin: g.Begin, root: reflect.TypeFor[T](), formats: g.Formats, rules: rulesOf(g.Formats)}
 	})
 	return g.shape
 }

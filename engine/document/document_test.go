@@ -16,6 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the want.txt files of testdata")
 
+// folder is where the tests began: one of them changes it.
+var folder, _ = os.Getwd()
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // parcel is a grammar with every kind of field.
