@@ -26,7 +26,7 @@ func TestCIPageShowsWhatIsPrinted(t *testing.T) {
 	}
 	page := string(text)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "consumers.yaml"), []byte(block(t, page, "For this file", "yaml")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "consumers.yaml"), []byte(block(t, page, "For this file", "yml")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binary(t), "engine"), "validate", "--format", "json")
