@@ -8,22 +8,34 @@ import (
 
 	"example.com/bothy/engine/cloudevents"
 	"example.com/bothy/engine/config"
-	"example.com/bothy/engine/document"
 	"example.com/bothy/engine/expect"
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/problem"
 )
 
-// Kinds are all problems that the engine reports, one for each code, by code. Rooms that read the same grammar share
-// codes: the first of them says what it means.
+// Kinds are all problems that the engine reports, one for each code, by code. Rooms that share a code mean much the
+// same with it; where they say it in other words, the kind says both.
 func Kinds() []problem.Kind {
-	seen := map[string]bool{}
+	at := map[string]int{}
 	var all []problem.Kind
-	for _, room := range [][]problem.Kind{document.Kinds(), config.Kinds(), expect.Kinds(), machine.Kinds(), cloudevents.Kinds(), DatabaseKinds()} {
-		for _, k := range room {
-			if !seen[k.Code] {
-				seen[k.Code] = true
+	for _, room := range []struct {
+		speaksOf string
+		kinds    []problem.Kind
+	}{
+		{"a configuration", config.Kinds()},
+		{"a test file", expect.Kinds()},
+		{"a table", machine.Kinds()},
+		{"an event", cloudevents.Kinds()},
+		{"a database", DatabaseKinds()},
+	} {
+		for _, k := range room.kinds {
+			i, known := at[k.Code]
+			switch {
+			case !known:
+				at[k.Code] = len(all)
 				all = append(all, k)
+			case all[i].Means != k.Means:
+				all[i].Means += " In " + room.speaksOf + ": " + k.Means
 			}
 		}
 	}

@@ -24,9 +24,17 @@ func (s *source) excerpt(line, col int) (text, marks string, ok bool) {
 	if !ok || col < 1 {
 		return "", "", false
 	}
-	cells := visible([]rune(raw), s.masks[line-1])
+	col = min(col, len(raw)+1)
+	low, high := max(col-1-2*widest, 0), min(col+2*widest, len(raw))
+	cells := visible(raw, s.masks[line-1], low, high)
 	from, to := marked(cells, col-1, s.end(line, col)-1)
 	cells, from, to, before, after := window(cells, from, to)
+	if low > 0 {
+		before = "..."
+	}
+	if high < len(raw) {
+		after = "..."
+	}
 	var b, m strings.Builder
 	b.WriteString(before)
 	m.WriteString(strings.Repeat(" ", len(before)))
@@ -45,14 +53,14 @@ func (s *source) excerpt(line, col int) (text, marks string, ok bool) {
 	return strings.TrimRight(b.String()+after, " "), m.String(), true
 }
 
-// visible turns a line into what may be shown of it.
-func visible(runes []rune, mask lineMask) []cell {
+// visible turns the part of a line between two columns, from 0, into what may be shown of it.
+func visible(runes []rune, mask lineMask, from, to int) []cell {
 	var cells []cell
-	for i := 0; i < len(runes) && i != mask.cut; i++ {
+	for i := from; i < to && (mask.cut < 0 || i < mask.cut); i++ {
 		switch {
 		case !mask.hides(i):
 			cells = append(cells, cellOf(runes[i], i))
-		case i == 0 || !mask.hides(i-1):
+		case i == from || !mask.hides(i-1):
 			cells = append(cells, cell{"*", 1, i}, cell{"*", 1, i}, cell{"*", 1, i})
 		}
 	}

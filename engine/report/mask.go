@@ -5,6 +5,7 @@ package report
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // lineMask says what of a line is hidden.
@@ -16,17 +17,18 @@ type lineMask struct {
 // mask finds what must not be shown of each line. It does not parse YAML: it also has to work on a text that is
 // none. It reads keys, quotes, brackets and blocks as YAML does, keeps in mind to which key a text belongs, and where
 // it is in doubt, the text is hidden.
-func mask(lines []string, shown func(key string) bool) []lineMask {
-	m := &masker{shown: shown}
+func mask(lines [][]rune, shown func(key string) bool) []lineMask {
+	m := &masker{patterns: compiled(), shown: shown}
 	masks := make([]lineMask, len(lines))
 	for i, line := range lines {
-		masks[i] = m.line([]rune(line))
+		masks[i] = m.line(line)
 	}
 	return masks
 }
 
 // masker walks over the lines of a text.
 type masker struct {
+	patterns
 	shown func(string) bool
 
 	levels []level // the keys that enclose the place by their indentation
@@ -59,13 +61,13 @@ func (m *masker) line(runes []rune) lineMask {
 	at := skip(runes, 0)
 	switch {
 	case m.quote != 0:
-		m.lost = m.lost || keyed.MatchString(string(runes))
+		m.lost = m.lost || m.keyed.MatchString(string(runes))
 		at = m.quoted(0)
 	case string(runes) == "---" || string(runes) == "...": // a new document
 		m.levels, m.flow, m.block = nil, nil, false
 		return m.out
 	case m.block && (at == len(runes) || at > m.top().indent):
-		if opensKey.MatchString(string(runes)) {
+		if m.opensKey.MatchString(string(runes)) {
 			m.key = "" // most likely no text, but a key that is indented too far
 		}
 		m.value(at, len(runes))
@@ -134,7 +136,7 @@ func (m *masker) token(at int) int {
 	case c == '"' || c == '\'':
 		m.quote = c
 		return m.quoted(at + 1)
-	case len(m.flow) == 0 && (c == '|' || c == '>') && header.MatchString(string(m.runes[at:])):
+	case len(m.flow) == 0 && (c == '|' || c == '>') && m.header.MatchString(string(m.runes[at:])):
 		m.block = true
 		if comment := strings.IndexRune(string(m.runes[at:]), '#'); comment > 0 { // an ASCII header: bytes are characters
 			m.out.cut = at + comment
@@ -215,7 +217,7 @@ func (m *masker) plain(at int) int {
 // named takes a text as a key. The colon stands at colon.
 func (m *masker) named(from, end, colon int) int {
 	key := strings.TrimSpace(string(m.runes[from:end]))
-	if !word.MatchString(key) {
+	if !m.word.MatchString(key) {
 		m.hide(from, end)
 		key = ""
 	}
@@ -230,21 +232,35 @@ func (m *masker) named(from, end, colon int) int {
 	return skip(m.runes, colon+1)
 }
 
-var (
-	onlyVars = regexp.MustCompile(`^(\$\{[A-Za-z_][A-Za-z0-9_]*\})+$`)
-	word     = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]{0,62}|<<)$`)
-	keyed    = regexp.MustCompile(`[A-Za-z0-9_.-]["']?\s*:(\s|$)`)
-	opensKey = regexp.MustCompile(`^[ \t-]*["']?[A-Za-z0-9_.-]+["']?\s*:(\s|$)`)
-	header   = regexp.MustCompile(`^[|>][-+0-9]{0,2}[ \t]*(#.*)?$`)
-	telling  = regexp.MustCompile(`(?i)://|passw|secret`)
-	address  = regexp.MustCompile(`://.*@`)
-)
+// patterns are what texts are told by. They are compiled when the first text is masked: a run without a problem does not
+// pay for them.
+type patterns struct {
+	onlyVariables *regexp.Regexp // a value that is nothing but variables
+	word          *regexp.Regexp // a key that can be shown
+	keyed         *regexp.Regexp // a key stands somewhere in the line
+	opensKey      *regexp.Regexp // a key opens the line
+	header        *regexp.Regexp // of a block scalar
+	telling       *regexp.Regexp // a text that looks like a secret
+	address       *regexp.Regexp // a user and a password may stand in it
+}
+
+var compiled = sync.OnceValue(func() patterns {
+	return patterns{
+		onlyVariables: regexp.MustCompile(`^(\$\{[A-Za-z_][A-Za-z0-9_]*\})+$`),
+		word:          regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_.-]{0,62}|<<)$`),
+		keyed:         regexp.MustCompile(`[A-Za-z0-9_.-]["']?\s*:(\s|$)`),
+		opensKey:      regexp.MustCompile(`^[ \t-]*["']?[A-Za-z0-9_.-]+["']?\s*:(\s|$)`),
+		header:        regexp.MustCompile(`^[|>][-+0-9]{0,2}[ \t]*(#.*)?$`),
+		telling:       regexp.MustCompile(`(?i)://|passw|secret`),
+		address:       regexp.MustCompile(`://.*@`),
+	}
+})
 
 // value hides a text, unless its key can hold no secret and it does not look like one. A variable alone
 // stands for a value and is none.
 func (m *masker) value(from, to int) {
 	text := strings.TrimRight(string(m.runes[from:min(to, len(m.runes))]), " \t")
-	if text == "" || onlyVars.MatchString(text) || !m.lost && m.shown(m.key) && !telling.MatchString(text) {
+	if text == "" || m.onlyVariables.MatchString(text) || !m.lost && m.shown(m.key) && !m.telling.MatchString(text) {
 		return
 	}
 	m.hide(from, from+length(text))
@@ -265,7 +281,7 @@ func (m *masker) hide(from, to int) {
 // addresses hides what stands between :// and the last @ of the line, whatever it was read as.
 func (m *masker) addresses() {
 	line := string(m.runes)
-	if found := address.FindStringIndex(line); found != nil {
+	if found := m.address.FindStringIndex(line); found != nil {
 		m.hide(length(line[:found[0]])+3, length(line[:found[1]])-1)
 	}
 }

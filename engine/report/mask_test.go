@@ -20,7 +20,7 @@ func asShown(text string) string {
 			return strings.Join(lines, "\n")
 		}
 		var b strings.Builder
-		for _, c := range visible([]rune(raw), s.masks[n-1]) {
+		for _, c := range visible(raw, s.masks[n-1], 0, len(raw)) {
 			b.WriteString(c.text)
 		}
 		lines = append(lines, b.String())
@@ -106,6 +106,8 @@ func TestExcerpt(t *testing.T) {
 		{"a comment", "name: a # b", 9, "name: a", "       ^"},
 		{"long, at the start", long, 1, long[:100] + "...", "^^^^"},
 		{"long, in the middle", long, 128, "..." + strings.Repeat("a", 48) + " 客客客 " + strings.Repeat("b", 44) + "...", strings.Repeat(" ", 52) + "^^^^^^"},
+		{"behind a long hidden value", "x: {url: " + strings.Repeat("h", 300) + ", name: ab}", 318, "...***, name: ab}", "              ^^"},
+		{"far behind the end", "name: a", 1 << 62, "name: a", "       ^"},
 		{"long, at the end", long, 251, "..." + strings.Repeat("b", 50), strings.Repeat(" ", 52) + "^"},
 	} {
 		s := &source{File: File{Text: []byte(c.line), Shown: open}}

@@ -4,7 +4,6 @@ package report
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"example.com/bothy/engine/problem"
@@ -132,16 +131,11 @@ func (d *desk) sarifPlace(at problem.Position) sarifPhysical {
 	return sarifPhysical{d.sarifFile(at.File), region}
 }
 
-var (
-	drive  = regexp.MustCompile(`^[A-Za-z]:/`)
-	strict = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/"
-)
-
 // sarifFile is the address of a file: relative to the root of the repository, or absolute outside of it.
 func (d *desk) sarifFile(name string) sarifFile {
 	path := d.path(name)
 	switch {
-	case drive.MatchString(path): // the colon of a drive stays
+	case len(path) > 2 && isLetter(path[0]) && path[1:3] == ":/": // the colon of a drive stays
 		return sarifFile{URI: "file:///" + path[:2] + escapePath(path[2:])}
 	case strings.HasPrefix(path, "//"): // a share of Windows: //host/share/file
 		return sarifFile{URI: "file:" + escapePath(path)}
@@ -156,7 +150,7 @@ func (d *desk) sarifFile(name string) sarifFile {
 func escapePath(path string) string {
 	var b strings.Builder
 	for i := range len(path) {
-		if c := path[i]; strings.IndexByte(strict, c) >= 0 {
+		if c := path[i]; isLetter(c) || c >= '0' && c <= '9' || strings.IndexByte("-._~/", c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -164,3 +158,5 @@ func escapePath(path string) string {
 	}
 	return b.String()
 }
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }

@@ -12,7 +12,7 @@ import (
 type source struct {
 	File
 	read  bool
-	lines []string
+	lines [][]rune
 	masks []lineMask
 }
 
@@ -21,7 +21,9 @@ func (s *source) load() {
 		return
 	}
 	s.read = true
-	s.lines = split(s.Text)
+	for _, line := range split(s.Text) {
+		s.lines = append(s.lines, []rune(line))
+	}
 	shown := s.Shown
 	if shown == nil {
 		shown = func(string) bool { return false }
@@ -38,26 +40,25 @@ func split(text []byte) []string {
 }
 
 // line is the text of a line, from 1. It is false for one that the file does not have.
-func (s *source) line(n int) (string, bool) {
+func (s *source) line(n int) ([]rune, bool) {
 	s.load()
 	if n < 1 || n > len(s.lines) {
-		return "", false
+		return nil, false
 	}
 	return s.lines[n-1], true
 }
 
+// longestWord bounds how far the end of a word is looked for: many problems may be in one endless line.
+const longestWord = 1000
+
 // end is the column behind the word that stands at a place, or 0 where that cannot be told. It is always
 // behind the place.
 func (s *source) end(line, col int) int {
-	text, ok := s.line(line)
-	if !ok || col < 1 {
+	runes, ok := s.line(line)
+	if !ok || col < 1 || col > len(runes) {
 		return 0
 	}
-	runes := []rune(text)
-	if col > len(runes) {
-		return 0
-	}
-	return col + extent(runes[col-1:])
+	return col + extent(runes[col-1:min(len(runes), col+longestWord)])
 }
 
 // extent is the length of the first word: a text in quotes, a variable, a bracket, or characters up to
