@@ -95,7 +95,9 @@ consumers.yaml declares. Every event creates its jobs exactly once.
 
 Exit codes: 0 done, 1 refused or problems found, 2 the command line was not understood.`,
 		`  engine dev --once               see it work, with a database and events of its own
+  engine init                     write a first consumers.yaml, its test and the step for CI
   engine validate                 check consumers.yaml, without a database
+  engine test                     run the tests of the consumers
   engine migrate up --bootstrap   make the schema and the roles
   engine run --role worker        run the consumers
   engine status                   see how far each consumer is`)
@@ -105,6 +107,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(
+		initCommand(),
 		devCommand(env),
 		validateCommand(env),
 		testCommand(env),

@@ -94,7 +94,9 @@ func (in *input) check(ctx context.Context, database bool, env lookupEnv) (probl
 	}
 	parse := offline
 	if database {
-		parse = func(name string, text []byte, env lookupEnv) (*config.Config, problem.List) { return config.Parse(name, text, env) }
+		parse = func(name string, text []byte, env lookupEnv) (*config.Config, problem.List) {
+			return config.Parse(name, text, env)
+		}
 	}
 	cfg, found := parse(in.name, in.text, env)
 	if database && cfg != nil {

@@ -14,14 +14,15 @@ import (
 	"os"
 	"path/filepath"
 
+	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/expect"
 )
 
-// folder holds the pages, and nothing else.
+// folder holds the pages, and nothing else; a page elsewhere is generated in part.
 const folder = "docs/reference"
 
-// page is one generated file of the folder. root is where the repository is.
+// page is one generated file, by its path from the folder. root is where the repository is.
 type page struct {
 	path string
 	text func(root string) ([]byte, error)
@@ -34,8 +35,20 @@ func pages() []page {
 		{"consumers.test.schema.json", func(string) ([]byte, error) { return expect.Schema() }},
 		{"consumers.schema.json", func(string) ([]byte, error) { return config.Schema() }},
 		{"problems.md", problems},
+		{"round.md", func(string) ([]byte, error) { return engine.RoundReference() }},
+		{"../round.md", explained},
+		{"round.svg", func(string) ([]byte, error) { return engine.RoundPicture() }},
 		{"tests.md", func(string) ([]byte, error) { return expect.Reference(), nil }},
 	}
+}
+
+// explained is docs/round.md, of which the picture and the paths are generated.
+func explained(root string) ([]byte, error) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "round.md"))
+	if err != nil {
+		return nil, err
+	}
+	return engine.RoundExplained(page)
 }
 
 func main() {
