@@ -71,7 +71,6 @@ const (
 // scratchDatabase makes a database on a server that exists, for this command alone, and drops what earlier
 // ones have left; stop drops it.
 func scratchDatabase(ctx context.Context, say io.Writer, server, prefix string) (devDB, error) {
-	sweepScratch(ctx, say, server, prefix)
 	name := prefix + time.Now().UTC().Format(scratchTime) + "_" + strings.ToLower(rand.Text()[:10])
 	url, err := withDatabase(server, name)
 	if err != nil {
@@ -80,6 +79,7 @@ func scratchDatabase(ctx context.Context, say io.Writer, server, prefix string) 
 	if err := postgres.CreateDatabase(ctx, server, name); err != nil {
 		return devDB{}, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
 	}
+	sweepScratch(ctx, say, server, prefix)
 	return devDB{url: url, name: name, stop: func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropLimit)
 		defer cancel()
