@@ -89,6 +89,8 @@ func (f *validateFlags) check(files []string) (reporting.Format, error) {
 		return "", usagef("--color is %q: write auto, always or never", f.colour)
 	case len(files) > 0 && f.explain != "":
 		return "", usagef("--explain reads no file: leave out %q", files[0])
+	case slices.Contains(files, "") || f.config == "":
+		return "", usagef("the name of a file is empty")
 	case slices.Contains(files, "-") && slices.Contains(files[slices.Index(files, "-")+1:], "-"):
 		return "", usagef("standard input can be read once only: name - once")
 	}
@@ -133,7 +135,7 @@ func validate(cmd *cobra.Command, f *validateFlags, format reporting.Format, fil
 	all = append(all, tables.Problems...)
 	build, _ := debug.ReadBuildInfo() // nil only in a binary built without modules
 	r := reporting.Report{
-		Files: described(inputs, tables.Problems, env), Tables: &reporting.Tables{Names: tables.Tables, Paths: tables.Paths, Cases: tables.Cases},
+		Files: f.described(inputs, tables.Problems, env), Tables: &reporting.Tables{Names: tables.Tables, Paths: tables.Paths, Cases: tables.Cases},
 		Problems: all, Kinds: engine.Kinds(), Version: describe(build), Refused: f.refuses(all),
 		Colour: format == reporting.Text && coloured(f.colour, cmd.ErrOrStderr(), env),
 	}

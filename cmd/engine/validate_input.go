@@ -140,22 +140,26 @@ func offline(name string, text []byte, env lookupEnv) (*config.Config, problem.L
 	return cfg, rest
 }
 
-// described are the inputs as a report wants them, and the tables that something was found in.
-func described(inputs []input, tables problem.List, env lookupEnv) []reporting.File {
+// described are the inputs as a report wants them, and the tables that something was found in. Those of the program are
+// no files of the user: no line of them is shown.
+func (f *validateFlags) described(inputs []input, tables problem.List, env lookupEnv) []reporting.File {
 	var files []reporting.File
 	for _, in := range inputs {
-		f := reporting.File{Name: in.name, Path: placeOf(in.name, env), Text: in.text, Shown: config.Shown, Consumers: -1}
+		file := reporting.File{Name: in.name, Path: placeOf(in.name, env), Text: in.text, Shown: config.Shown, Consumers: -1}
 		if in.config != nil {
-			f.Consumers = len(in.config.Consumers)
+			file.Consumers = len(in.config.Consumers)
 		}
-		files = append(files, f)
+		files = append(files, file)
 	}
 	for _, p := range tables {
 		name := p.At.File
 		if slices.ContainsFunc(files, func(f reporting.File) bool { return f.Name == name }) {
 			continue
 		}
-		text, _ := document.ReadFile(name, "round.yaml") // without it, no line is shown
+		var text []byte
+		if f.definitions != "" {
+			text, _ = document.ReadFile(name, "round.yaml") // one that cannot be read shows no line
+		}
 		files = append(files, reporting.File{
 			Name: name, Path: placeOf(name, env), Text: text, Consumers: -1,
 			Shown: func(string) bool { return true }, // a table has no key for a secret
