@@ -209,8 +209,10 @@ func TestRehearseRefusesTheScene(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %v, want a SceneError", err)
 			}
-			if name == "null" {
-				refused.What = tt.want.What // the row has its number from a sequence, which no rollback resets
+			if name == "null" || name == "table name" {
+				// the row has its number from a sequence, which no rollback resets; a name that is none is an
+				// error of older servers, and no table to newer ones
+				refused.What = tt.want.What
 			}
 			if diff := cmp.Diff(tt.want, *refused); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
