@@ -4,11 +4,11 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/user"
 	"strconv"
 	"strings"
@@ -203,8 +203,8 @@ func changing(cmd *cobra.Command) engine.ChangeOptions {
 // account is the account of the operating system that runs this command, as far as it is known.
 func account() string {
 	who, err := user.Current()
-	if err != nil {
-		return ""
+	if err != nil { // a container may run as an account without a name
+		return fmt.Sprintf("uid %d", os.Getuid())
 	}
 	return who.Username
 }
@@ -220,7 +220,7 @@ func confirm(cmd *cobra.Command) error {
 	select {
 	case <-cmd.Context().Done():
 		fmt.Fprintln(cmd.OutOrStdout())
-		return context.Cause(cmd.Context())
+		return errors.New("interrupted, so nothing was changed")
 	case said := <-answer:
 		if said == "y" || said == "yes" {
 			return nil
