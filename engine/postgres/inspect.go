@@ -63,10 +63,10 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 		return nil, err
 	}
 	i := &Inspector{limit: o.StatementTimeout, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
-	i.conn, err = connectAdmin(ctx, o.URL)
+	i.conn, err = connectToLook(ctx, o.URL)
 	if err != nil && o.AdminURL != o.URL {
 		because := err
-		if i.conn, err = connectAdmin(ctx, o.AdminURL); err == nil {
+		if i.conn, err = connectToLook(ctx, o.AdminURL); err == nil {
 			i.unsee(false, "check it from where the engine runs", "database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because)
 		}
 	}
@@ -78,6 +78,22 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 		return nil, err
 	}
 	return i, nil
+}
+
+// connectToLook opens a connection that works through any pooler: nothing is set at its start, which PgBouncer
+// refuses, and no statement is kept for later, which another process of the server would not know.
+func connectToLook(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, unreadableURL(err)
+	}
+	config.RuntimeParams["application_name"] = "bothy-validate"
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, Explain(failed("connect to the database", err))
+	}
+	return conn, nil
 }
 
 // Close ends the connection.
