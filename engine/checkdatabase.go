@@ -22,7 +22,8 @@ import (
 // Handler rules are not looked at: they belong to the program that registers them.
 func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error) {
 	inspector, err := postgres.Inspect(ctx, postgres.InspectOptions{
-		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(), StatementTimeout: cfg.Database.StatementTimeout,
+		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(),
+		StatementTimeout: cfg.Database.StatementTimeout, LockTimeout: cfg.Database.LockTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -44,20 +45,31 @@ func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error
 	if err := d.poolers(ctx); err != nil {
 		return d.problems, err
 	}
-	for i, c := range cfg.Consumers {
+	err = d.rules(ctx, inspector)
+	d.problems.Sort()
+	return d.problems, err
+}
+
+// rules looks at every query. One that cannot be asked about, since it runs into a time limit for instance, does
+// not hide the others.
+func (d *databaseCheck) rules(ctx context.Context, inspector *postgres.Inspector) error {
+	for i, c := range d.config.Consumers {
 		if c.Recipients.Rule != config.RuleQuery {
 			continue
 		}
 		found, err := inspector.Rule(ctx, c.Recipients.Query, c.Batch)
-		if err != nil {
-			return d.problems, fmt.Errorf("look at the query of consumer %q: %w", c.Name, err)
+		switch {
+		case err != nil && (ctx.Err() != nil || !inspector.Alive()):
+			return fmt.Errorf("look at the query of consumer %q: %w", c.Name, err)
+		case err != nil:
+			d.warn(fmt.Sprintf("consumers[%d].recipients.query", i), "not-looked-at", fmt.Sprintf("the query of consumer %q could not be tried: %v", c.Name, err),
+				"look again; when it stays so, see what the query waits for, and make it faster or raise database.statement_timeout")
 		}
 		for _, f := range found {
-			d.problems = append(d.problems, ruleProblem(cfg, i, f))
+			d.problems = append(d.problems, ruleProblem(d.config, i, f))
 		}
 	}
-	d.problems.Sort()
-	return d.problems, nil
+	return nil
 }
 
 // ruleProblem puts a finding of the database where the rule is written.

@@ -39,6 +39,8 @@ func TestCheckSchemaSaysWhatToDo(t *testing.T) {
 		"no schema":              {`DROP SCHEMA bothy CASCADE`, `no schema "bothy".*run .engine migrate up`},
 		"River is older":         {`DELETE FROM river_migration WHERE version > 6`, `has version 6 of River's tables and version \d+ is needed`},
 		"no River":               {`DROP TABLE river_migration`, `has no tables of River`},
+		"no counter":             {`DELETE FROM bothy.event_seq`, `event_seq is empty: its one row is the counter .*: have the owner run: INSERT INTO "bothy".event_seq`},
+		"no identity":            {`DELETE FROM bothy.instance`, `instance is empty: its one row is the identity .*: bring it back from the backup, or run .engine migrate up`},
 		"counter behind the log (case 77)": {
 			`SELECT bothy.append_event('a', NULL, NULL, NULL, NULL); UPDATE bothy.event_seq SET seq = 0`, `holds number 1 and its counter stands at 0`,
 		},
@@ -87,4 +89,48 @@ func TestCheckSchemaSaysWhatToDo(t *testing.T) {
 			t.Errorf("Migrate: got %v, want advice to create the database", err)
 		}
 	})
+}
+
+// What the advice about an empty counter says brings the log back to where it was, also when retention has taken
+// every event.
+func TestCounterComesBack(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]string{"with events": `SELECT`, "without events": `DELETE FROM bothy.event_log`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := enginetest.New(t, enginetest.WithConsumers("push"))
+			db.Append(t, 7)
+			db.Exec(t, `INSERT INTO bothy.event_consumer_cursors VALUES ('push', 7)`)
+			db.Exec(t, after)
+			db.Exec(t, `DELETE FROM bothy.event_seq`)
+			o := options(db)
+			_, err := postgres.Migrate(t.Context(), o)
+			gone, ok := errors.AsType[*postgres.MissingRowError](err)
+			if !ok {
+				t.Fatalf("Migrate without a counter: got %v, want a MissingRowError", err)
+			}
+			_, statement, _ := strings.Cut(gone.Fix, "run: ")
+			must(t, enginetest.Connect(t, db.OwnerURL), statement)
+			if head := db.Head(t); head != 7 {
+				t.Errorf("head after %s: got %d, want 7", statement, head)
+			}
+			db.Append(t, 1)
+			migrate(t, o)
+			if err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "public"); err != nil {
+				t.Errorf("CheckSchema: %v", err)
+			}
+		})
+	}
+}
+
+// An identity that is gone is made anew, and said: jobs carry another epoch from then on.
+func TestMigrateMakesTheIdentityAnew(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t, enginetest.WithConsumers("push"))
+	db.Exec(t, `INSERT INTO bothy.event_consumer_cursors VALUES ('push', 7)`)
+	db.Exec(t, `DELETE FROM bothy.instance`)
+	report := migrate(t, options(db))
+	if !report.Instance || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "another epoch") {
+		t.Errorf("Migrate: got instance %t and notes %q, want a new one and a note", report.Instance, report.Notes)
+	}
 }

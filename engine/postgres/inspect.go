@@ -31,6 +31,7 @@ type InspectOptions struct {
 	MigrateOptions                 // what the database should be like; AdminURL stands in where URL does not lead in
 	URL              string        // the connection of the server process
 	StatementTimeout time.Duration // of each look; 0 is none
+	LockTimeout      time.Duration // of the wait for a table that somebody changes; 0 is none
 }
 
 // Inspector looks at a database and changes nothing: it reads the catalog, and asks about query rules in
@@ -41,7 +42,7 @@ type InspectOptions struct {
 type Inspector struct {
 	conn   *pgx.Conn
 	store  *Store // for the text of statements alone: it has no pool
-	limit  time.Duration
+	limits [2]time.Duration // of a statement, and of its wait for a lock
 	status Status
 	acts   string // the role that rules are asked about as
 	path   string // the search path of the app, when the connection has another
@@ -62,11 +63,11 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{limit: o.StatementTimeout, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
-	i.conn, err = connectAdmin(ctx, o.URL)
+	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
+	i.conn, err = connectToLook(ctx, o.URL)
 	if err != nil && o.AdminURL != o.URL {
 		because := err
-		if i.conn, err = connectAdmin(ctx, o.AdminURL); err == nil {
+		if i.conn, err = connectToLook(ctx, o.AdminURL); err == nil {
 			i.unsee(false, "check it from where the engine runs", "database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because)
 		}
 	}
@@ -80,12 +81,31 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	return i, nil
 }
 
+// connectToLook opens a connection that works through any pooler: nothing is set at its start, which PgBouncer
+// refuses, and no statement is kept for later, which another process of the server would not know.
+func connectToLook(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, unreadableURL(err)
+	}
+	config.RuntimeParams["application_name"] = "bothy-validate"
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, Explain(failed("connect to the database", err))
+	}
+	return conn, nil
+}
+
 // Close ends the connection.
 func (i *Inspector) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
 	_ = i.conn.Close(ctx) // nothing is in flight
 }
+
+// Alive reports whether the connection still holds, so that the next look is worth a try.
+func (i *Inspector) Alive() bool { return !i.conn.IsClosed() }
 
 // Status is how far the database is from what the options of a migration want.
 func (i *Inspector) Status() Status { return i.status }
@@ -169,7 +189,7 @@ func (i *Inspector) asked(ctx context.Context, role string, look func(pgx.Tx) er
 		return failed("look at the database", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	settings := []string{`SET LOCAL statement_timeout = '` + milliseconds(i.limit) + `'`, `SET LOCAL jit = off`}
+	settings := []string{`SET LOCAL statement_timeout = '` + milliseconds(i.limits[0]) + `'; SET LOCAL lock_timeout = '` + milliseconds(i.limits[1]) + `'; SET LOCAL jit = off`}
 	if i.path != "" {
 		settings = append(settings, `SELECT pg_catalog.set_config('search_path', `+literal(i.path)+`, true)`)
 	}

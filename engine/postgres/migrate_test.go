@@ -255,3 +255,53 @@ func TestMigrateIdentityRights(t *testing.T) {
 		t.Errorf("with an administrator: got missing %v, instance %t, want none and true", report.Missing, report.Instance)
 	}
 }
+
+// Who turned notifications off in the database keeps them off; only a configuration that says otherwise changes it.
+func TestMigrateLeavesNotifyAlone(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	o := options(db)
+	for _, step := range []struct {
+		sql    string
+		notify *bool
+		turned string
+		want   bool
+	}{
+		{`SELECT`, nil, "", true},
+		{`UPDATE bothy.event_seq SET notify = false`, nil, "", false},
+		{`SELECT`, new(true), "on", true},
+		{`SELECT`, new(true), "", true},
+		{`SELECT`, new(false), "off", false},
+		{`SELECT`, nil, "", false},
+	} {
+		db.Exec(t, step.sql)
+		o.Notify = step.notify
+		report := migrate(t, o)
+		script, err := postgres.MigrateSQL(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runScript(t, db, script)
+		if s := status(t, o); report.NotifyTurned != step.turned || s.Notify != step.want {
+			t.Errorf("%+v: got turned %q and notify %t", step, report.NotifyTurned, s.Notify)
+		}
+	}
+}
+
+// A right that the app alone lacks stops the engine, whoever migrates: it is reported, and not as nothing to do.
+func TestMigrateReportsWhatOnlyTheAppLacks(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	o := options(db)
+	o.Bootstrap, o.JobsMigrate, o.PartitionsAhead, o.ConsumerNames = false, false, 1, nil
+	db.Exec(t, `REVOKE INSERT ON river_job FROM bothy_app`)
+	report := migrate(t, o)
+	want := []postgres.Need{{Do: `GRANT SELECT, INSERT ON TABLE "public".river_job TO "bothy_app"`, Role: "bothy_app", Stops: true}}
+	if diff := cmp.Diff(want, report.Stopped()); diff != "" || report.Changed() {
+		t.Errorf("what stops the engine (-want +got), changed %t:\n%s", report.Changed(), diff)
+	}
+	db.Exec(t, `DELETE FROM river_migration WHERE version > 6`)
+	if report = migrate(t, o); len(report.Stopped()) != 2 || !strings.Contains(report.Stopped()[0].Do, "version 6 of River's tables") {
+		t.Errorf("with an older River: got %+v, want it and the right", report.Stopped())
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/postgres"
@@ -123,5 +124,48 @@ func TestMigrateSQL(t *testing.T) {
 	want := []postgres.NameState{{Name: "o'clock", Declared: true, Known: true}, {Name: "push", Known: true}, {Name: "webhooks", Known: true}}
 	if diff := cmp.Diff(want, status.Names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}
+
+// River's tables may be somebody else's; the app needs its rights on them all the same. Where they are not there
+// yet, the script says so and does the rest.
+func TestMigrateSQLGrantsOnForeignRiver(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	db.Exec(t, `REVOKE ALL ON river_job, river_migration FROM bothy_app`)
+	o := options(db)
+	o.JobsMigrate, o.PartitionsAhead = false, 1
+	script, err := postgres.MigrateSQL(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runScript(t, db, script)
+	if s := status(t, o); len(s.Missing) > 0 {
+		t.Errorf("after the script the roles lack %v", s.Missing)
+	}
+
+	empty := enginetest.New(t, enginetest.Empty())
+	o.AdminURL = empty.AdminURL
+	config, err := pgx.ParseConfig(empty.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var warnings []string
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { warnings = append(warnings, n.Message) }
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, sql := range statements(script) {
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if all := strings.Join(warnings, "\n"); !strings.Contains(all, `there is no table "public".river_job yet`) || !strings.Contains(all, `GRANT SELECT, INSERT ON TABLE "public".river_job TO "bothy_app"`) {
+		t.Errorf("warnings of the script: got %q, want one about each table of River", warnings)
+	}
+	if s := status(t, o); !s.Exists || len(s.Missing) > 0 {
+		t.Errorf("after the script without River: exists %t, the roles lack %v", s.Exists, s.Missing)
 	}
 }
