@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +14,7 @@ import (
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/postgres"
+	"example.com/bothy/engine/problem"
 )
 
 // devFlags are the flags of dev.
@@ -103,14 +104,17 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Log.Level = "warn" // the table at the end says it all
 	}
 	err = follow(ctx, &devRun{cmd: cmd, flags: f, cfg: cfg, url: url, tally: newTally()})
-	if err != nil && f.setup == "" && strings.Contains(err.Error(), missingTable) {
+	if f.setup == "" && lacksTable(err) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "hint: the database of dev is new and holds no tables of yours: name the SQL that makes them with --setup FILE")
 	}
 	return err
 }
 
-// missingTable is how PostgreSQL names the error of a table that is not there.
-const missingTable = "SQLSTATE 42P01"
+// lacksTable reports whether a rule was refused since it reads a table that is not there.
+func lacksTable(err error) bool {
+	var problems problem.List
+	return errors.As(err, &problems) && slices.ContainsFunc(problems, func(p problem.Problem) bool { return p.Code == "unknown-relation" })
+}
 
 // privately gives the variables of a configuration whose database is a private one: the address is put in
 // afterwards, and whatever the environment says of it need not even be an address.

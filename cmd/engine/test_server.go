@@ -90,7 +90,7 @@ type stage struct {
 
 // Setup runs a script.
 func (s stage) Setup(ctx context.Context, sql string) error {
-	_, err := postgres.SetUp(ctx, s.url, sql)
+	err := postgres.RunScript(ctx, s.url, sql)
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
