@@ -152,14 +152,14 @@ func TestDocumentsShowValidConfigurations(t *testing.T) {
 	t.Parallel()
 	shown := 0
 	everyFile(t, func(name string, text []byte) {
-		if !strings.HasSuffix(name, ".md") {
+		if !strings.HasSuffix(name, ".md") || name == "docs/reference/problems.md" { // where every example has a problem
 			return
 		}
 		_, rest, more := strings.Cut(string(text), "```yaml\n")
 		for more {
 			var block string
 			block, rest, _ = strings.Cut(rest, "```")
-			if strings.HasPrefix(block, "version:") {
+			if strings.HasPrefix(block, "version:") && !strings.Contains(block, "\ntests:") { // engine/expect looks at those
 				shown++
 				if _, problems := config.Parse(name, []byte(block), nil); problems.Err() != nil {
 					t.Errorf("%s shows a configuration with problems:\n%v\nin\n%s", name, problems, block)
