@@ -239,8 +239,11 @@ func quote(text string) string {
 
 // didYouMean is the fix for a word that is not in a closed set: the nearest one, or all of them.
 func didYouMean(near string, known []string) string {
-	if near != "" {
+	switch {
+	case near != "":
 		return fmt.Sprintf("did you mean %q", near)
+	case len(known) == 0:
+		return "remove it: there is none"
 	}
 	return "write one of " + strings.Join(known, ", ")
 }

@@ -97,7 +97,7 @@ func (r *reader) inOrder(n *yaml.Node, p *Promise, hasPasses bool) {
 	}
 }
 
-// words reads one list of a promise: steps, `step.answer`, or states.
+// words reads one list of a promise: states, or steps as a promise speaks of them.
 func (r *reader) words(fields map[string]*yaml.Node, key string, row *PromiseRow) []string {
 	if fields[key] == nil {
 		return nil
@@ -110,13 +110,12 @@ func (r *reader) words(fields map[string]*yaml.Node, key string, row *PromiseRow
 		if !ok {
 			continue
 		}
-		name, answer, dotted := strings.Cut(w.Text, ".")
-		steps := key == keyPasses || key == keyNeverPasses
-		if !namePattern.MatchString(name) || (dotted && (!steps || !namePattern.MatchString(answer))) {
-			fix := "write the name of a state"
-			if steps {
-				fix = "write the name of a step, or `step.answer`"
-			}
+		fits, fix := namePattern.MatchString(w.Text), "write the name of a state"
+		if key == keyPasses || key == keyNeverPasses {
+			_, fits = readPassing(w.Text)
+			fix = "write the name of a step, `step.answer`, or `step(argument=value)`"
+		}
+		if !fits {
 			r.report(w.At, "bad-name", fmt.Sprintf("an element of %s is %s, which is no such name", what, quote(w.Text)), fix)
 			continue
 		}

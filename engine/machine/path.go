@@ -147,6 +147,9 @@ func explain(t *Table, v Vocabulary, p Path, mark int) string {
 	for i, l := range p.Legs {
 		kind := v.Steps[l.Step.Run]
 		fmt.Fprintf(&b, line+"%d: state %s runs %s", l.Line, l.Step.State, l.Step.Run)
+		if len(l.Step.With) > 0 {
+			b.WriteString(" with" + printArguments(l.Step.With))
+		}
 		if kind.Does != "" {
 			b.WriteString(", which " + kind.Does)
 		}

@@ -205,9 +205,16 @@ func (c *checker) promiseWords(row *PromiseRow) bool {
 	}
 	for key, words := range map[string][]string{keyPasses: p.Passes, keyNeverPasses: p.NeverPasses} {
 		for i, word := range words {
-			step, answer, dotted := strings.Cut(word, ".")
-			if c.known(row, key, i, step, "step", sortedKeys(c.v.Steps)) && dotted {
-				c.known(row, key, i, answer, "answer of step "+step, c.v.Steps[step].answers())
+			w, _ := readPassing(word)
+			if !c.known(row, key, i, w.step, "step", sortedKeys(c.v.Steps)) {
+				continue
+			}
+			kind := c.v.Steps[w.step]
+			if w.answer != "" {
+				c.known(row, key, i, w.answer, "answer of step "+w.step, kind.answers())
+			}
+			if w.argument != "" && c.known(row, key, i, w.argument, "argument of step "+w.step, sortedKeys(kind.With)) && kind.With[w.argument].OneOf != nil {
+				c.known(row, key, i, w.value, "word of argument "+w.argument, kind.With[w.argument].OneOf)
 			}
 		}
 	}

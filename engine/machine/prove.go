@@ -5,7 +5,6 @@ package machine
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // monitor watches one walk and knows at its end whether the walk broke a promise. What it remembers on
@@ -34,38 +33,37 @@ type fault struct {
 func lacking(word string) func(*checker, []leg) fault {
 	return func(c *checker, path []leg) fault {
 		last := path[len(path)-1]
-		if step := c.t.States[last.state].Run.Text; last.off && step == stepOf(word) {
-			return fault{fmt.Sprintf("breaks off in %s, which may have done its work or not", step), "", len(path) - 1}
+		w, _ := readPassing(word)
+		if last.off && w.runBy(&c.t.States[last.state]) {
+			return fault{fmt.Sprintf("breaks off in %s, which may have done its work or not", w.step), "", len(path) - 1}
 		}
-		return fault{"never passes " + word, c.without(stepOf(word), path), len(path) - 1}
+		return fault{"never passes " + word, c.without(w, path), len(path) - 1}
 	}
 }
 
 // without is what it costs that the path never runs the step; "" when it does, and only answers otherwise.
-func (c *checker) without(step string, path []leg) string {
-	if slices.ContainsFunc(path, func(l leg) bool { return c.t.States[l.state].Run.Text == step }) {
+func (c *checker) without(w passing, path []leg) string {
+	if slices.ContainsFunc(path, func(l leg) bool { return w.runBy(&c.t.States[l.state]) }) {
 		return ""
 	}
-	return c.v.Steps[step].Without
+	return c.v.Steps[w.step].Without
 }
 
-// passing is the fault of a path that does what it must not, seen where it does.
-func passing(says string, does func(s *State, l leg) bool) func(*checker, []leg) fault {
+// doing is the fault of a path that does what it must not, seen where it does.
+func doing(says string, does func(s *State, l leg) bool) func(*checker, []leg) fault {
 	return func(c *checker, path []leg) fault {
 		at := slices.IndexFunc(path, func(l leg) bool { return does(&c.t.States[l.state], l) })
 		return fault{says, "", max(at, 0)}
 	}
 }
 
-// is reports whether a word of a promise, `step` or `step.answer`, speaks of this step with this answer.
-func is(word, step, answer string) bool { return word == step || word == step+"."+answer }
-
 // passes breaks on a walk on which the step did not complete.
 func passes(word string) monitor {
+	w, _ := readPassing(word)
 	return monitor{
 		fault: lacking(word),
 		completed: func(memory int, s *State, answer string) int {
-			if is(word, s.Run.Text, answer) {
+			if w.is(s, answer) {
 				return 1
 			}
 			return memory
@@ -78,10 +76,11 @@ func passes(word string) monitor {
 // neverPasses breaks on a walk on which the step ran, even when it broke off.
 func neverPasses(word string) monitor {
 	m := passes(word)
-	m.fault = passing("passes "+word, func(s *State, l leg) bool { return word == s.Run.Text || (!l.off && is(word, s.Run.Text, l.answer)) })
+	w, _ := readPassing(word)
+	m.fault = doing("passes "+word, func(s *State, l leg) bool { return (w.answer == "" && w.runBy(s)) || (!l.off && w.is(s, l.answer)) })
 	m.brokeOff = func(memory int, s *State) int {
 		// A step that broke off gave no answer, so it is not `step.answer`.
-		if word == s.Run.Text {
+		if w.answer == "" && w.runBy(s) {
 			return 1
 		}
 		return memory
@@ -108,7 +107,7 @@ func passesState(name string) monitor {
 // neverPassesState breaks on a walk that comes to the state.
 func neverPassesState(name string) monitor {
 	m := passesState(name)
-	m.fault = passing("passes the state "+name, func(s *State, _ leg) bool { return s.Name.Text == name })
+	m.fault = doing("passes the state "+name, func(s *State, _ leg) bool { return s.Name.Text == name })
 	m.brokeOff = func(memory int, s *State) int { return m.completed(memory, s, "") }
 	m.broken = func(memory int) bool { return memory == 1 }
 	return m
@@ -118,23 +117,24 @@ func neverPassesState(name string) monitor {
 // this order. Its memory is how many are done, and one more than all of them once the order is broken.
 func inOrder(words []string) monitor {
 	wrong := len(words) + 1
-	listed := func(step string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return stepOf(w) == step })
+	list := readPassings(words)
+	listed := func(s *State) bool {
+		return slices.ContainsFunc(list, func(w passing) bool { return w.runBy(s) })
 	}
 	return monitor{
-		fault: func(c *checker, path []leg) fault { return outOfOrder(c, path, words, listed) },
+		fault: func(c *checker, path []leg) fault { return outOfOrder(c, path, words, list, listed) },
 		completed: func(memory int, s *State, answer string) int {
 			switch {
-			case memory == wrong || !listed(s.Run.Text):
+			case memory == wrong || !listed(s):
 				return memory
-			case memory < len(words) && is(words[memory], s.Run.Text, answer):
+			case memory < len(words) && list[memory].is(s, answer):
 				return memory + 1
 			default:
 				return wrong
 			}
 		},
 		brokeOff: func(memory int, s *State) int {
-			if listed(s.Run.Text) {
+			if listed(s) {
 				return wrong
 			}
 			return memory
@@ -143,38 +143,31 @@ func inOrder(words []string) monitor {
 	}
 }
 
-// stepOf is the step that a word of a promise speaks of.
-func stepOf(word string) string {
-	step, _, _ := strings.Cut(word, ".")
-	return step
-}
-
-// outOfOrder finds the first place where a path does not do the next of the listed steps.
-func outOfOrder(c *checker, path []leg, words []string, listed func(string) bool) fault {
+// outOfOrder finds the first place where a path does not do the next of the listed steps: list is words, read.
+func outOfOrder(c *checker, path []leg, words []string, list []passing, listed func(*State) bool) fault {
 	done := 0
 	// due is what a path lacks whose next listed step is another one, or none.
 	due := func(at int, instead string) fault {
-		step := stepOf(words[done])
-		comes := slices.ContainsFunc(path[at:], func(l leg) bool { return c.t.States[l.state].Run.Text == step })
-		if comes {
+		next := list[done]
+		if slices.ContainsFunc(path[at:], func(l leg) bool { return next.runBy(&c.t.States[l.state]) }) {
 			return fault{fmt.Sprintf("%s where %s is due", instead, words[done]), "", at}
 		}
-		return fault{"never passes " + words[done], c.without(step, path), at}
+		return fault{"never passes " + words[done], c.without(next, path), at}
 	}
 	for i, l := range path {
-		step := c.t.States[l.state].Run.Text
+		s := &c.t.States[l.state]
 		switch {
-		case !listed(step):
+		case !listed(s):
 		case l.off:
-			return fault{fmt.Sprintf("breaks off in %s, which may have done its work or not", step), "", i}
-		case done < len(words) && is(words[done], step, l.answer):
+			return fault{fmt.Sprintf("breaks off in %s, which may have done its work or not", s.Run.Text), "", i}
+		case done < len(list) && list[done].is(s, l.answer):
 			done++
-		case done < len(words) && stepOf(words[done]) == step:
-			return fault{fmt.Sprintf("passes %s.%s where %s is due", step, l.answer, words[done]), "", i}
-		case slices.ContainsFunc(words[:done], func(w string) bool { return stepOf(w) == step }):
-			return fault{fmt.Sprintf("passes %s once more", step), "", i}
+		case done < len(list) && list[done].runBy(s):
+			return fault{fmt.Sprintf("passes %s.%s where %s is due", s.Run.Text, l.answer, words[done]), "", i}
+		case slices.ContainsFunc(list[:done], func(w passing) bool { return w.runBy(s) }):
+			return fault{fmt.Sprintf("passes %s once more", s.Run.Text), "", i}
 		default:
-			return due(i, "passes "+step)
+			return due(i, "passes "+s.Run.Text)
 		}
 	}
 	return due(len(path)-1, "ends")

@@ -72,7 +72,8 @@ type PromiseRow struct {
 // holds on each of them. With both, the end is selected and its transaction is a statement like the
 // others. A promise that speaks about no path is a problem: it could never be broken.
 //
-// A step is written `step`, whatever it answered, or `step.answer`. A step that broke off (an error, a
+// A step is written `step`, whatever it answered, or `step.answer`; `step(argument=value)` is the step where the
+// table gives it this argument, which tells apart states that run one step on different things. A step that broke off (an error, a
 // cancelled context) may have done its work or not: it counts against NeverPasses and not for Passes.
 type Promise struct {
 	Transaction Transaction
