@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"example.com/bothy/engine/document"
@@ -42,12 +43,15 @@ func (c *Config) trim() {
 	}
 }
 
+// in is the path of a key of a consumer.
+func in(i int, key string) string { return "consumers[" + strconv.Itoa(i) + "]." + key }
+
 // usable reports whether the value of a path can be compared: it is a default, or it is written and sound.
 func (c checker) usable(path string) bool { return !c.Written(path) || c.Sound(path) }
 
 // source is where a value of a consumer comes from: its own key, or the one of the section consumer.
 func (c checker) source(i int, own, section string) string {
-	if path := fmt.Sprintf("consumers[%d].%s", i, own); c.Written(path) {
+	if path := in(i, own); c.Written(path) {
 		return path
 	}
 	return "consumer." + section
@@ -83,7 +87,7 @@ func (c checker) urls() {
 func (c checker) names() {
 	first, like := map[string]string{}, map[string]string{}
 	for i, consumer := range c.cfg.Consumers {
-		path := fmt.Sprintf("consumers[%d].name", i)
+		path := in(i, "name")
 		if !c.Sound(path) {
 			continue
 		}
@@ -109,7 +113,7 @@ func (c checker) kinds() {
 	first := map[string]int{}
 	others := map[string]int{}
 	for i, consumer := range c.cfg.Consumers {
-		if !c.Sound(fmt.Sprintf("consumers[%d].job.kind", i)) || !c.Sound(fmt.Sprintf("consumers[%d].name", i)) {
+		if !c.Sound(in(i, "job.kind")) || !c.Sound(in(i, "name")) {
 			continue
 		}
 		if _, known := first[consumer.Job.Kind]; !known {
@@ -119,11 +123,11 @@ func (c checker) kinds() {
 		others[consumer.Job.Kind]++
 	}
 	for i, consumer := range c.cfg.Consumers {
-		before, path := first[consumer.Job.Kind], fmt.Sprintf("consumers[%d].job.kind", i)
-		if others[consumer.Job.Kind] == 0 || before == i || !c.Sound(path) || !c.Sound(fmt.Sprintf("consumers[%d].name", i)) {
+		before, path := first[consumer.Job.Kind], in(i, "job.kind")
+		if others[consumer.Job.Kind] == 0 || before == i || !c.Sound(path) || !c.Sound(in(i, "name")) {
 			continue
 		}
-		also := fmt.Sprintf("consumers[%d].job.kind", before)
+		also := in(before, "job.kind")
 		if c.At(path) == c.At(also) {
 			continue // written once, behind an anchor: it is meant
 		}
@@ -197,7 +201,7 @@ func (c checker) partition() {
 	}
 	largest, size := "consumer.batch_size", c.cfg.Consumer.BatchSize
 	for i, consumer := range c.cfg.Consumers {
-		if own := fmt.Sprintf("consumers[%d].batch", i); c.Sound(own) && consumer.Batch > size {
+		if own := in(i, "batch"); c.Sound(own) && consumer.Batch > size {
 			largest, size = own, consumer.Batch
 		}
 	}
