@@ -88,7 +88,7 @@ func candidates(n ast.Node) []ast.Expr {
 		case *ast.Ident:
 			name = f.Name
 		}
-		if slices.Contains([]string{"report", "refuse", "warn", "Refuse", "Warn"}, name) {
+		if slices.Contains([]string{"report", "refuse", "warn", "Refuse", "Warn", "conflict"}, name) {
 			return n.Args
 		}
 	case *ast.KeyValueExpr:

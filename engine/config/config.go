@@ -31,7 +31,7 @@ type Config struct {
 	Jobs      Jobs       `yaml:"jobs" since:"0.1" doc:"The River tables that jobs are inserted into."`
 	Shutdown  Shutdown   `yaml:"shutdown" since:"0.1" doc:"How the engine stops."`
 	Log       Log        `yaml:"log" since:"0.1" doc:"What the engine writes about itself."`
-	Consumers []Consumer `yaml:"consumers" validate:"required,min=1,max=1000,dive" since:"0.1" doc:"The consumers of the event log, each with a cursor of its own."`
+	Consumers []Consumer `yaml:"consumers" validate:"required,min=1,max=5000,dive" since:"0.1" doc:"The consumers of the event log, each with a cursor of its own."`
 
 	tree *document.Tree
 }
@@ -40,6 +40,7 @@ type Config struct {
 // environment variables.
 type Database struct {
 	URL                       Secret        `yaml:"url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of the server process: a postgres:// URL or a key=value string. Absent: the PG* environment variables."`
+	URLFile                   string        `yaml:"url_file" validate:"omitempty,file_path" since:"0.1" doc:"A file that holds the url, such as a mounted secret. It is read at start, without its last line end; a relative path is seen from the folder of this file. Not together with url."`
 	AdminURL                  Secret        `yaml:"admin_url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of commands that change the schema. Absent: url."`
 	ListenURL                 Secret        `yaml:"listen_url" validate:"omitempty,database_url" since:"0.1" doc:"A direct connection for LISTEN, where url goes through a transaction-mode pooler. Absent: url."`
 	Schema                    string        `yaml:"schema" default:"bothy" validate:"schema_name" since:"0.1" doc:"The schema of the engine's own tables."`
@@ -49,7 +50,7 @@ type Database struct {
 	StatementTimeout          time.Duration `yaml:"statement_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that one statement may run."`
 	LockTimeout               time.Duration `yaml:"lock_timeout" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"The longest that one statement may wait for a lock."`
 	IdleInTxTimeout           time.Duration `yaml:"idle_in_tx_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that a transaction of the engine may sit idle before the server ends it."`
-	PoolMaxConns              int           `yaml:"pool_max_conns" validate:"omitempty,min=2,max=1000" unit:"connections" since:"0.1" doc:"The size of the connection pool. Absent (0 in Go): chosen from the number of consumers."`
+	PoolMaxConns              int           `yaml:"pool_max_conns" validate:"omitempty,min=2,max=1000" unit:"connections" since:"0.1" doc:"The size of the connection pool: best one for each consumer, and three more for waking workers, for reading the state of the consumers and for making partitions. Programs that work the jobs have pools of their own. Absent (0 in Go): chosen so."`
 	ListenReconnectBackoffCap time.Duration `yaml:"listen_reconnect_backoff_cap" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest pause between two attempts to reconnect the LISTEN connection."`
 }
 
@@ -81,15 +82,21 @@ type Roles struct {
 
 // Sync describes the event log.
 type Sync struct {
-	EventLogPartitionSize int64 `yaml:"event_log_partition_size" default:"1000000" validate:"min=10,max=1000000000" unit:"events" since:"0.1" doc:"How many numbers one partition of the event log holds."`
-	PartitionsAhead       int   `yaml:"partitions_ahead" default:"4" validate:"min=1,max=100" unit:"partitions" since:"0.1" doc:"How many empty partitions are kept ready after the one in use."`
+	EventRetention        time.Duration `yaml:"event_retention" default:"720h" validate:"min=1h,max=87600h" since:"0.1" doc:"How long events are kept at least. Older ones are dropped with their partition, also when a consumer has not read them."`
+	EventLogPartitionSize int64         `yaml:"event_log_partition_size" default:"1000000" validate:"min=10,max=1000000000" unit:"events" since:"0.1" doc:"How many numbers one partition of the event log holds."`
+	PartitionsAhead       int           `yaml:"partitions_ahead" default:"4" validate:"min=1,max=100" unit:"partitions" since:"0.1" doc:"How many empty partitions are kept ready after the one in use."`
+	Notify                string        `yaml:"notify" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether an append wakes the consumers at once. Without it they find events when they poll, and appends are a little cheaper."`
 }
+
+// Notifies reports whether notify is on.
+func (s Sync) Notifies() bool { return s.Notify != "off" }
 
 // Defaults are what a consumer uses that does not say otherwise.
 type Defaults struct {
-	BatchSize       int           `yaml:"batch_size" default:"100" validate:"min=1,max=10000" unit:"events" since:"0.1" doc:"The most events that one round reads."`
-	PollInterval    time.Duration `yaml:"poll_interval" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"How often a consumer looks for events when nothing wakes it."`
-	MaxJobsPerRound int           `yaml:"max_jobs_per_round" default:"20000" validate:"min=1,max=1000000" unit:"jobs" since:"0.1" doc:"A round that would insert more jobs is cut short after the last whole event that fits. One event alone is never cut."`
+	BatchSize         int           `yaml:"batch_size" default:"100" validate:"min=1,max=10000" unit:"events" since:"0.1" doc:"The most events that one round reads."`
+	PollInterval      time.Duration `yaml:"poll_interval" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"How often a consumer looks for events when nothing wakes it."`
+	PendingAlertAfter time.Duration `yaml:"pending_alert_after" default:"15m" validate:"min=1s,max=8760h" since:"0.1" doc:"How old the oldest event that a consumer has not read may get before it counts as late. Keep it well below sync.event_retention: that is the time left to help before events are lost."`
+	MaxJobsPerRound   int           `yaml:"max_jobs_per_round" default:"20000" validate:"min=1,max=1000000" unit:"jobs" since:"0.1" doc:"A round that reaches this many jobs is cut short. The event that reaches it is still taken whole, so that a round may insert more by the jobs of one event."`
 }
 
 // Jobs describes the River tables that jobs are inserted into. They belong to the user.
@@ -109,16 +116,17 @@ type Log struct {
 	Format string `yaml:"format" default:"text" validate:"oneof=text json" since:"0.1" doc:"Lines for people, or one JSON object per line."`
 }
 
-// Consumer is one entry of consumers. Batch, PollInterval and MaxJobsPerRound hold the effective values:
+// Consumer is one entry of consumers. Batch, PollInterval, PendingAlertAfter and MaxJobsPerRound hold the effective values:
 // its own, or those of the section consumer.
 type Consumer struct {
-	Name            string        `yaml:"name" validate:"required,consumer_name" since:"0.1" doc:"The name of the consumer: the key of its cursor and the tag of its jobs. A renamed consumer is a new consumer."`
-	Types           []string      `yaml:"types" validate:"omitempty,min=1,max=100,dive,glob" since:"0.1" doc:"Which events get jobs: patterns on the event type, where * stands for any run of characters. Absent: all events."`
-	Batch           int           `yaml:"batch" inherit:"consumer.batch_size" validate:"omitempty,min=1,max=10000" unit:"events" since:"0.1" doc:"The most events that one round of this consumer reads."`
-	PollInterval    time.Duration `yaml:"poll_interval" inherit:"consumer.poll_interval" validate:"omitempty,min=10ms,max=1h" since:"0.1" doc:"How often this consumer looks for events when nothing wakes it."`
-	MaxJobsPerRound int           `yaml:"max_jobs_per_round" inherit:"consumer.max_jobs_per_round" validate:"omitempty,min=1,max=1000000" unit:"jobs" since:"0.1" doc:"The most jobs that one round of this consumer inserts, unless a single event makes more."`
-	Job             Job           `yaml:"job" validate:"required" since:"0.1" doc:"The River job that each target becomes. Two consumers may use the same kind."`
-	Recipients      Recipients    `yaml:"recipients" validate:"required" word:"none" apart:"give the other a consumer of its own" since:"0.1" doc:"Who each event is for: the word none, or exactly one of the rules field, list, query and handler."`
+	Name              string        `yaml:"name" validate:"required,consumer_name" since:"0.1" doc:"The name of the consumer: the key of its cursor and the tag of its jobs. A renamed consumer is a new consumer."`
+	Types             []string      `yaml:"types" validate:"omitempty,min=1,max=100,dive,glob" since:"0.1" doc:"Which events get jobs: patterns on the event type, where * stands for any run of characters. Absent: all events."`
+	Batch             int           `yaml:"batch" inherit:"consumer.batch_size" validate:"omitempty,min=1,max=10000" unit:"events" since:"0.1" doc:"The most events that one round of this consumer reads."`
+	PollInterval      time.Duration `yaml:"poll_interval" inherit:"consumer.poll_interval" validate:"omitempty,min=10ms,max=1h" since:"0.1" doc:"How often this consumer looks for events when nothing wakes it."`
+	PendingAlertAfter time.Duration `yaml:"pending_alert_after" inherit:"consumer.pending_alert_after" validate:"omitempty,min=1s,max=8760h" since:"0.1" doc:"How old the oldest event that this consumer has not read may get before it counts as late."`
+	MaxJobsPerRound   int           `yaml:"max_jobs_per_round" inherit:"consumer.max_jobs_per_round" validate:"omitempty,min=1,max=1000000" unit:"jobs" since:"0.1" doc:"How many jobs end a round of this consumer. The event that reaches it is still taken whole."`
+	Job               Job           `yaml:"job" validate:"required" since:"0.1" doc:"The River job that each target becomes. Two consumers may use the same kind."`
+	Recipients        Recipients    `yaml:"recipients" validate:"required" word:"none" apart:"give the other a consumer of its own" since:"0.1" doc:"Who each event is for: the word none, or exactly one of the rules field, list, query and handler."`
 }
 
 // Job describes the River job that each target becomes.

@@ -27,11 +27,11 @@ var formats = map[string]document.Format{
 		Fix:     "write 3 to 63 lower-case letters, digits, - and _, with a letter first and a letter or a digit last",
 		Trouble: consumerName,
 	},
-	"handler_name": {
+	"handler_name": { // what engine.Register takes
 		Code: "bad-handler", Example: "mentions",
-		Pattern: `^[a-z][a-z0-9_.-]{0,62}$`,
-		Fix:     "write up to 63 lower-case letters, digits, -, _ and ., with a letter first",
-		Trouble: func(text string) (string, string) { return shaped(text, 1, 63, lower, lower+number+"-_.", "") },
+		Pattern: `^[a-z][a-z0-9_]{0,62}$`,
+		Fix:     "write up to 63 lower-case letters, digits and _, with a letter first",
+		Trouble: func(text string) (string, string) { return shaped(text, 1, 63, lower, lower+number+"_", "") },
 	},
 	"label": {
 		Code: "bad-label", Example: "production",
@@ -86,6 +86,11 @@ var formats = map[string]document.Format{
 		Pattern: `^(postgres(ql)?://|[^:]*=)`,
 		Fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, or key=value pairs",
 		Trouble: databaseURL,
+	},
+	"file_path": {
+		Code: "bad-path", Example: "/run/secrets/database_url",
+		Fix:     "write the path of a file",
+		Trouble: filePath,
 	},
 	"rule_query": {
 		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
@@ -212,6 +217,19 @@ func recipient(text string) (why, fix string) {
 		return "which holds the character U+0000, and PostgreSQL stores none", "remove it"
 	case utf8.RuneCountInString(text) > 1000:
 		return "which is too long", ""
+	default:
+		return "", ""
+	}
+}
+
+func filePath(text string) (why, fix string) {
+	switch {
+	case text == "":
+		return "which is empty", ""
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "which holds a character that cannot be seen", ""
+	case strings.Contains(text, "://"):
+		return "which is a URL", "write the path of a file that holds it"
 	default:
 		return "", ""
 	}

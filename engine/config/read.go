@@ -3,8 +3,6 @@
 package config
 
 import (
-	"fmt"
-
 	"example.com/bothy/engine/document"
 	"example.com/bothy/engine/problem"
 )
@@ -42,38 +40,4 @@ func withTree(cfg *Config, tree *document.Tree, problems problem.List) (*Config,
 		cfg.tree = tree
 	}
 	return cfg, problems
-}
-
-// check applies the rules that concern more than one value, and trims the queries.
-func check(cfg *Config, tree *document.Tree) {
-	cfg.trim()
-	sameNames(cfg, tree)
-}
-
-// trim takes from each query what the parentheses around it could not bear: a last semicolon, a comment.
-func (c *Config) trim() {
-	for i := range c.Consumers {
-		rule := &c.Consumers[i].Recipients
-		if query, why, _ := trimQuery(rule.Query); why == "" {
-			rule.Query = query
-		}
-	}
-}
-
-// sameNames refuses two consumers of one name: they would share one cursor, and each would lose the events
-// that the other took. The same job kind in two consumers is allowed: the tag of a job tells them apart.
-func sameNames(cfg *Config, tree *document.Tree) {
-	first := map[string]string{}
-	for i, c := range cfg.Consumers {
-		path := fmt.Sprintf("consumers[%d].name", i)
-		if !tree.Sound(path) {
-			continue
-		}
-		if before, known := first[c.Name]; known {
-			tree.Refuse(path, "duplicate-name", fmt.Sprintf("%s is %s, and so is that of another consumer; both would move one cursor", path, tree.Quoted(path)),
-				"give one of the two another name", before)
-			continue
-		}
-		first[c.Name] = path
-	}
 }

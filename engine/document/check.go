@@ -109,6 +109,7 @@ func (r *reader) twice(path string, m mark) {
 			continue
 		}
 		if before, known := first[text]; known {
+			r.bad[p] = true
 			r.report(r.position(entry), "duplicate-entry", fmt.Sprintf("%s is %s, and so is an entry before it", p, r.Quoted(p)),
 				"remove one of the two", r.position(before))
 			continue

@@ -7,7 +7,7 @@ import "example.com/bothy/engine/problem"
 // Kinds lists every kind of problem that a file of any grammar can have, by code.
 func Kinds() []problem.Kind {
 	return []problem.Kind{
-		refusal("bad-choice", "A mapping takes exactly one of its keys, and it holds none or several: which one counts would be a guess."),
+		refusal("bad-choice", "A mapping takes one of some keys, and it holds none or several of them: which one counts would be a guess."),
 		refusal("bad-count", "A value is no whole number in plain digits, or it is out of range. YAML readers disagree about all other spellings of a number, so none of them is taken."),
 		refusal("bad-duration", "A value is no duration, or it is out of range. A number without a unit is refused: it would mean seconds to one reader and nanoseconds to another."),
 		refusal("bad-encoding", "A file, or the value of a variable, is not UTF-8, so its text cannot be told from noise."),
