@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"example.com/bothy/definitions"
 	"example.com/bothy/engine/consumer"
+	"example.com/bothy/engine/diagram"
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/problem"
 )
@@ -146,4 +148,59 @@ func readTable(name string) ([]byte, *problem.Problem) {
 		return nil, cannotRead(name, err)
 	}
 	return text, nil
+}
+
+// RoundReference is the page docs/reference/round.md: the round table path by path.
+func RoundReference() ([]byte, error) {
+	m, err := provenRound()
+	if err != nil {
+		return nil, err
+	}
+	file, text := definitions.RoundCases()
+	return machine.Page(m, machine.Source{File: file, Text: text}), nil
+}
+
+// RoundPicture is docs/reference/round.svg: the round table as a picture.
+func RoundPicture() ([]byte, error) {
+	m, err := provenRound()
+	if err != nil {
+		return nil, err
+	}
+	return diagram.Draw(m, diagram.SVG)
+}
+
+// RoundExplained is the page docs/round.md with what is generated in it made anew: page is its text.
+func RoundExplained(page []byte) ([]byte, error) {
+	m, err := provenRound()
+	if err != nil {
+		return nil, err
+	}
+	picture, err := diagram.Draw(m, diagram.Mermaid)
+	if err != nil {
+		return nil, err
+	}
+	file, text := definitions.RoundCases()
+	paths, _ := m.Paths()
+	whole := slices.DeleteFunc(paths, machine.Path.BreaksOff)
+	page, err = between(page, "diagram", "```mermaid\n"+string(picture)+"```\n")
+	if err != nil {
+		return nil, err
+	}
+	return between(page, "paths", machine.PathTable(whole, m.CaseNames(machine.Source{File: file, Text: text})))
+}
+
+// between puts text between the two comments of a page that hold the place of what is generated.
+func between(page []byte, name, text string) ([]byte, error) {
+	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->\n"
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return nil, fmt.Errorf("the page has no place for %s: the lines %q and %q", name, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return []byte(before + begin + "\n" + text + "\n" + end + after), nil
+}
+
+func provenRound() (*machine.Machine, error) {
+	m, problems := Table()
+	return m, problems.Err()
 }

@@ -102,6 +102,10 @@ var rooms = map[string]wall{
 		},
 		never: []string{modPGX, modRiver, modSQL, modGoose, modFSM, house + "/engine/config", house + "/engine/machine"},
 	},
+	"engine/diagram": {
+		reason: "draws tables; what they are about is not its business",
+		only:   []string{"cmp", "fmt", "slices", "strings", house + "/engine/machine"},
+	},
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},

@@ -95,6 +95,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		devCommand(env),
 		validateCommand(env),
 		configCommand(env),
+		diagramCommand(),
 		migrateCommand(env),
 		planCommand(env),
 		eventsCommand(env),

@@ -177,11 +177,11 @@ func TestKinds(t *testing.T) {
 
 // TestSoundTable accepts a table that uses all of the grammar.
 func TestSoundTable(t *testing.T) {
-	text, err := os.ReadFile("testdata/door.yaml")
+	text, err := os.ReadFile("testdata/door/door.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, problems := Load("testdata/door.yaml", text, doorVocabulary())
+	m, problems := Load("testdata/door/door.yaml", text, doorVocabulary())
 	if len(problems) > 0 {
 		t.Fatalf("got problems, want none:\n%v", problems)
 	}

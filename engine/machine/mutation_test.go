@@ -5,10 +5,11 @@ package machine
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 
 	"example.com/bothy/definitions"
 )
@@ -34,126 +35,247 @@ func tableLines(t *testing.T) (lines []string, rows []int) {
 	return lines, rows
 }
 
-// mutant is round.yaml with one mistake.
+// mutant is a table with one mistake.
 type mutant struct {
+	kind string // of the mistake
 	name string
 	text string
 }
 
-// mutants are all single mistakes with a row: dropped, written twice, its body swapped with that of
-// another row, an answer led elsewhere, a word of an end changed.
-func mutants(t *testing.T) []mutant {
-	lines, rows := tableLines(t)
-	var all []mutant
-	add := func(name string, changed []string) {
-		all = append(all, mutant{name: name, text: strings.Join(changed, "\n") + "\n"})
+// mutants makes every single mistake with a row, a key, a word or a list of a table: dropped, written twice,
+// swapped with another one beside it, or with a word in its place that stands in the same place elsewhere. It
+// works on the tree of the YAML, so that no part of the grammar is forgotten.
+func mutants(t *testing.T, text []byte, words map[string][]string) []mutant {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
 	}
-	for n, i := range rows {
-		add(fmt.Sprintf("drop line %d", i+1), slices.Delete(slices.Clone(lines), i, i+1))
-		add(fmt.Sprintf("write line %d twice", i+1), slices.Insert(slices.Clone(lines), i, lines[i]))
-		for _, j := range rows[n+1:] {
-			if changed, ok := swapBodies(lines, i, j); ok {
-				add(fmt.Sprintf("swap the bodies of lines %d and %d", i+1, j+1), changed)
+	collectWords(&doc, "", words)
+	var all []mutant
+	add := func(kind, name string) {
+		changed, err := yaml.Marshal(&doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, mutant{kind, kind + " " + name, string(changed)})
+	}
+	mutate(&doc, "", "", words, add)
+	return all
+}
+
+// role is what stands in the place of a value, by the key that it belongs to: the targets of all answers are
+// one role, whatever the answer.
+func role(key, inside string) string {
+	if inside == "answers" || key == "cancelled" || key == "error" || key == "start" {
+		return "target"
+	}
+	return key
+}
+
+// collectWords adds each word of the table to the words of its role.
+func collectWords(n *yaml.Node, at string, words map[string][]string) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		inside := at
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			collectWords(n.Content[i+1], role(n.Content[i].Value, inside), words)
+		}
+	case yaml.ScalarNode:
+		if !slices.Contains(words[at], n.Value) {
+			words[at] = append(words[at], n.Value)
+		}
+	case yaml.DocumentNode, yaml.SequenceNode, yaml.AliasNode:
+		for _, child := range n.Content {
+			collectWords(child, at, words)
+		}
+	}
+}
+
+// mutate makes each mistake in turn, hands it to add, and takes it back.
+func mutate(n *yaml.Node, at, path string, words map[string][]string, add func(kind, name string)) {
+	whole := n.Content
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(whole); i += 2 {
+			name := path + "." + whole[i].Value
+			n.Content = slices.Delete(slices.Clone(whole), i, i+2)
+			add("drop", name)
+			n.Content = append(slices.Clone(whole), whole[i], whole[i+1])
+			add("write twice", name)
+			for j := i + 2; j < len(whole); j += 2 {
+				n.Content = slices.Clone(whole)
+				n.Content[i+1], n.Content[j+1] = whole[j+1], whole[i+1]
+				add("swap values", name+" and "+whole[j].Value)
+				n.Content = slices.Clone(whole)
+				n.Content[i], n.Content[i+1], n.Content[j], n.Content[j+1] = whole[j], whole[j+1], whole[i], whole[i+1]
+				add("swap places", name+" and "+whole[j].Value)
+			}
+			n.Content = whole
+			mutate(whole[i+1], role(whole[i].Value, at), name, words, add)
+		}
+	case yaml.SequenceNode:
+		for i := range whole {
+			name := fmt.Sprintf("%s[%d]", path, i)
+			n.Content = slices.Delete(slices.Clone(whole), i, i+1)
+			add("drop", name)
+			n.Content = slices.Insert(slices.Clone(whole), i, whole[i])
+			add("write twice", name)
+			for j := i + 1; j < len(whole); j++ {
+				n.Content = slices.Clone(whole)
+				n.Content[i], n.Content[j] = whole[j], whole[i]
+				add("swap places", fmt.Sprintf("%s and %d", name, j))
+			}
+			n.Content = whole
+			mutate(whole[i], at, name, words, add)
+		}
+	case yaml.ScalarNode:
+		old := n.Value
+		for _, word := range words[at] {
+			if word != old {
+				n.Value = word
+				add("write another word", fmt.Sprintf("%s: %s instead of %s", path, word, old))
 			}
 		}
-		for name, line := range changedWords(t, lines[i]) {
-			changed := slices.Clone(lines)
-			changed[i] = line
-			add(fmt.Sprintf("line %d: %s", i+1, name), changed)
+		n.Value = old
+	case yaml.DocumentNode, yaml.AliasNode:
+		for _, child := range whole {
+			mutate(child, at, path, words, add)
+		}
+	}
+}
+
+// swappedRuns gives each two states the step of the other, without their arguments and answers, and each two
+// their answers without the step.
+func swappedRuns(t *testing.T, text []byte) []mutant {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	steps := child(doc.Content[0], "steps")
+	var all []mutant
+	for _, key := range []string{"run", "with", "answers"} {
+		for i := 1; i < len(steps.Content); i += 2 {
+			for j := i + 2; j < len(steps.Content); j += 2 {
+				a, b := child(steps.Content[i], key), child(steps.Content[j], key)
+				if a == nil || b == nil {
+					continue
+				}
+				*a, *b = *b, *a
+				changed, err := yaml.Marshal(&doc)
+				if err != nil {
+					t.Fatal(err)
+				}
+				*a, *b = *b, *a
+				name := fmt.Sprintf("%s of %s and %s", key, steps.Content[i-1].Value, steps.Content[j-1].Value)
+				all = append(all, mutant{"swap " + key, "swap " + name, string(changed)})
+			}
 		}
 	}
 	return all
 }
 
-var rowPattern = regexp.MustCompile(`^( +[a-z_]+: *)(\{.*\})(.*)$`)
-
-// swapBodies gives each of two rows the body of the other.
-func swapBodies(lines []string, i, j int) ([]string, bool) {
-	a, b := rowPattern.FindStringSubmatch(lines[i]), rowPattern.FindStringSubmatch(lines[j])
-	if a == nil || b == nil {
-		return nil, false
+// child is the value of a key of a mapping, or nil.
+func child(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
 	}
-	changed := slices.Clone(lines)
-	changed[i], changed[j] = a[1]+b[2], b[1]+a[2]
-	return changed, true
+	return nil
 }
 
-var (
-	targetPattern = regexp.MustCompile(`[a-z]+: (end [a-z]+|[a-z_]+)[,}]`)
-	wordPattern   = regexp.MustCompile(`(transaction|next|edge|failure|run|start|machine|level): ([a-z_]+)`)
-)
-
-// changedWords leads each answer of a row to each other place, and gives each closed word each other
-// value.
-func changedWords(t *testing.T, line string) map[string]string {
+// meaning is all that a machine does: every path with what its steps do and what comes of it. Names of states
+// are not part of it.
+func meaning(t *testing.T, m *Machine) string {
 	t.Helper()
-	table, problems := Parse(definitions.Round())
-	if len(problems) > 0 {
-		t.Fatal(problems)
+	paths, all := m.Paths()
+	if !all {
+		t.Fatal("the table has too many paths to compare")
 	}
-	changed := make(map[string]string)
-	if strings.Contains(line, "answers:") || strings.HasPrefix(line, "anywhere:") {
-		for _, at := range targetPattern.FindAllStringSubmatchIndex(line, -1) {
-			if old := line[at[2]:at[3]]; !strings.HasPrefix(line[at[0]:], "run: ") {
-				for _, target := range places(table) {
-					if target != old {
-						changed[fmt.Sprintf("lead %q to %s", line[at[0]:at[3]], target)] = line[:at[2]] + target + line[at[3]:]
-					}
-				}
-			}
+	var lines []string
+	for _, p := range paths {
+		line := p.String()
+		for _, l := range p.Legs {
+			line += printArguments(l.Step.With)
 		}
-	}
-	v := roundVocabulary()
-	sets := map[string][]string{
-		"transaction": transactions, "next": nexts, "edge": edges, "level": levels, "failure": v.Failures,
-		"run": sortedKeys(v.Steps), "start": places(table), "machine": {"restore"},
-	}
-	if strings.Contains(line, "  - {") {
-		return changed
-	}
-	for _, at := range wordPattern.FindAllStringSubmatchIndex(line, -1) {
-		key, old := line[at[2]:at[3]], line[at[4]:at[5]]
-		for _, value := range sets[key] {
-			if value != old {
-				changed[fmt.Sprintf("%s: %s instead of %s", key, value, old)] = line[:at[4]] + value + line[at[5]:]
-			}
+		e := p.End
+		line += fmt.Sprintf(" -> %s %s %s %s %s", e.Name, e.Transaction, e.Next, e.Edge, e.Failure)
+		if e.Log != nil {
+			line += fmt.Sprintf(" %s %q", e.Log.Level, e.Log.Message)
 		}
+		lines = append(lines, line)
 	}
-	return changed
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
-// places are all targets that a table may name.
-func places(t *Table) []string {
-	var names []string
-	for _, s := range t.States {
-		names = append(names, s.Name.Text)
+// closedWords are the words that may stand in a place, beside those that the table has there.
+func closedWords(v Vocabulary) map[string][]string {
+	return map[string][]string{
+		"transaction": slices.Clone(transactions), "next": slices.Clone(nexts), "edge": slices.Clone(edges), "level": slices.Clone(levels),
+		"log": slices.Clone(levels), "failure": slices.Clone(v.Failures), "run": sortedKeys(v.Steps), "machine": {"restore"},
+		"message": {"something happened"}, "in_order": {"true", "false"},
 	}
-	for _, e := range t.Ends {
-		names = append(names, "end "+e.End.Name)
-	}
-	return names
 }
 
-// TestMutants makes every single mistake with a row of round.yaml. Each is reported with a line, or the
+// TestMutants makes every single mistake with a table. Each is reported by the prover, or by a case, or the
 // table means exactly the same as before.
 func TestMutants(t *testing.T) {
-	want := truthTable(roundMachine(t), roundVocabulary())
-	reported, same := 0, 0
-	for _, m := range mutants(t) {
-		machine, problems := Load("round.yaml", []byte(m.text), roundVocabulary())
-		switch {
-		case machine == nil:
-			reported++
-			placed(t, problems)
-		case truthTable(machine, roundVocabulary()) == want:
-			same++
-		default:
-			t.Errorf("%s: accepted, and the table means something else", m.name)
-		}
-	}
-	t.Logf("%d mistakes were reported, %d mean the same as before", reported, same)
-	if reported < 500 {
-		t.Errorf("only %d mistakes were reported: the test makes too few", reported)
+	file, text := definitions.Round()
+	casesFile, cases := definitions.RoundCases()
+	sources := folder(t, "testdata/door")
+	for _, tt := range []struct {
+		table, cases Source
+		v            Vocabulary
+		least        int
+	}{
+		{Source{file, text}, Source{casesFile, cases}, roundVocabulary(), 1400},
+		{sources[1], sources[0], doorVocabulary(), 300},
+	} {
+		t.Run(tt.v.Machine, func(t *testing.T) {
+			original, problems := Load(tt.table.File, tt.table.Text, tt.v)
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			want := meaning(t, original)
+			reported, byCase, same := make(map[string]int), 0, 0
+			all := append(mutants(t, tt.table.Text, closedWords(tt.v)), swappedRuns(t, tt.table.Text)...)
+			for _, m := range all {
+				machine, problems := Load(tt.table.File, []byte(m.text), tt.v)
+				if machine == nil {
+					reported[m.kind]++
+					placed(t, problems)
+					continue
+				}
+				if meaning(t, machine) == want {
+					same++
+					continue
+				}
+				r := Check("mutant", []Source{{tt.table.File, []byte(m.text)}, tt.cases}, tt.v)
+				if r.Problems.Errors() == 0 {
+					t.Errorf("%s: accepted, and the table means something else:\n%s", m.name, m.text)
+					continue
+				}
+				byCase++
+				t.Logf("only a case reports: %s", m.name)
+				// Of the round, the promises hold all but the text of a record.
+				if tt.v.Machine == "round" && !strings.Contains(m.name, "log.message") {
+					t.Errorf("%s: no promise of the program forbids it", m.name)
+				}
+			}
+			total := byCase
+			for _, kind := range sortedKeys(reported) {
+				t.Logf("%5d reported: %s", reported[kind], kind)
+				total += reported[kind]
+			}
+			t.Logf("%d mistakes: %d reported by the prover, %d by a case alone, %d mean the same as before", len(all), total-byCase, byCase, same)
+			t.Logf("score: %.1f percent", 100*float64(total)/float64(len(all)-same))
+			if total+same != len(all) || total < tt.least {
+				t.Errorf("got %d reported and %d the same of %d, want all of them and at least %d reported", total, same, len(all), tt.least)
+			}
+		})
 	}
 }
 

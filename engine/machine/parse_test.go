@@ -17,7 +17,7 @@ import (
 // doorTable is the sound table of the small machine.
 func doorTable(t testing.TB) []byte {
 	t.Helper()
-	text, err := os.ReadFile("testdata/door.yaml")
+	text, err := os.ReadFile("testdata/door/door.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +168,11 @@ func placed(t *testing.T, problems problem.List) {
 func FuzzLoad(f *testing.F) {
 	_, round := definitions.Round()
 	f.Add(round)
-	tables, err := filepath.Glob("testdata/problems/*/table.yaml")
+	tables, err := filepath.Glob("testdata/*/*/*.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, path := range append(tables, "testdata/door.yaml") {
+	for _, path := range append(tables, "testdata/door/door.yaml") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			f.Fatal(err)

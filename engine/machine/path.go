@@ -14,6 +14,9 @@ import (
 // the prover does not list them; what it does on each path can no longer be read by a person.
 const maxPaths = 1000
 
+// maxLegs is how many legs the listed paths may have together: it bounds the work where paths are long.
+const maxLegs = 40_000
+
 // Path is one walk from the start of a table to an end.
 type Path struct {
 	Legs []Leg
@@ -46,6 +49,9 @@ func (p Path) String() string {
 	}
 	return strings.Join(words, " ")
 }
+
+// BreaksOff says that a step or the commit broke off on this path.
+func (p Path) BreaksOff() bool { return p.Commit != "" || p.Legs[len(p.Legs)-1].off() }
 
 // key is the same for two walks that are the same path.
 func (p Path) key() string {
@@ -100,19 +106,21 @@ func (m *Machine) play(commit string, say func(n int, s Step) string) Path {
 }
 
 // Paths lists every path of the table: each answer of each step, each step breaking off, each commit
-// failing; in the order of the table. Of a table with more than a thousand it lists the first thousand and
-// says that these are not all.
+// failing; in the order of the table. Of a table with more than a thousand, or with very long ones, it
+// lists the first of them and says that these are not all.
 func (m *Machine) Paths() (paths []Path, all bool) {
 	all = true
+	legs := 0
 	var walk func(from string, taken []string)
 	add := func(taken []string, commit string) Path {
 		p := m.play(commit, func(n int, _ Step) string { return taken[n] })
 		paths = append(paths, p)
+		legs += len(p.Legs)
 		return p
 	}
 	walk = func(from string, taken []string) {
 		for _, arrow := range m.states[from].arrows {
-			if len(paths) >= maxPaths {
+			if len(paths) >= maxPaths || legs >= maxLegs {
 				all = false
 				return
 			}

@@ -73,9 +73,11 @@ func (c *checker) promises(sound bool) {
 		if _, ok := stated[p.meaning()]; ok {
 			continue
 		}
-		at := c.missing(p)
-		row := &PromiseRow{At: at, Promise: p}
-		if c.promiseWords(row) && sound {
+		row := &PromiseRow{At: c.missing(p), Promise: p}
+		said := len(c.problems)
+		provable := c.promiseWords(row)
+		c.problems = c.problems[:said] // that it is missing says enough about what it names
+		if provable && sound {
 			c.prove(row)
 		}
 	}

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,34 +15,9 @@ import (
 // small table one by one and read off each whether it keeps the promise.
 func TestProverAgainstEveryPath(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) // the same tables in every run
-	v := doorVocabulary()
-	v.Promises = nil
-	v.Steps["paint"] = StepKind{Answers: []Answer{{Name: "done"}}}
 	broken, kept := 0, 0
 	for range 3000 {
-		text := randomTable(random)
-		promise := randomPromise(random)
-		table, problems := Parse("t.yaml", []byte(text))
-		if len(problems) > 0 {
-			t.Fatalf("%v\n%s", problems, text)
-		}
-		c := newChecker(table, v)
-		c.names()
-		for i := range table.States {
-			c.state(&table.States[i])
-		}
-		if len(c.problems) > 0 {
-			t.Fatalf("%v\n%s", c.problems, text)
-		}
-		want := false
-		for _, p := range everyPath(c, c.start, nil) {
-			want = want || (promise.selects(p.end) && breaks(promise, p.steps))
-		}
-		c.prove(&PromiseRow{At: table.At, Promise: promise})
-		if got := c.problems.Errors() > 0; got != want {
-			t.Fatalf("promise %s: got broken %v, want %v, in\n%s%v", promise, got, want, text, c.problems)
-		}
-		if want {
+		if proverAgrees(t, random) {
 			broken++
 		} else {
 			kept++
@@ -50,6 +26,59 @@ func TestProverAgainstEveryPath(t *testing.T) {
 	if broken < 300 || kept < 300 {
 		t.Errorf("%d promises were broken and %d kept: the test needs many of both", broken, kept)
 	}
+}
+
+// FuzzProver does the same with tables that the bytes choose.
+func FuzzProver(f *testing.F) {
+	for seed := range byte(8) {
+		f.Add(bytes.Repeat([]byte{seed, 255 - seed, seed * 31}, 20))
+	}
+	f.Fuzz(func(t *testing.T, choices []byte) { proverAgrees(t, rand.New(&chosen{choices})) })
+}
+
+// chosen is a source of numbers that are bytes in turn, and zero when they are used up.
+type chosen struct{ bytes []byte }
+
+func (c *chosen) Uint64() uint64 {
+	if len(c.bytes) == 0 {
+		return 0
+	}
+	n := c.bytes[0]
+	c.bytes = c.bytes[1:]
+	// Numbers of a range are taken from the upper and from the lower bits.
+	return uint64(n) * 0x0101010101010101
+}
+
+// proverAgrees proves one random promise of one random table in both ways, and says whether it is broken.
+func proverAgrees(t *testing.T, random *rand.Rand) bool {
+	t.Helper()
+	v := doorVocabulary()
+	v.Promises = nil
+	v.Steps["paint"] = StepKind{Answers: []Answer{{Name: "done"}}}
+	text := randomTable(random)
+	promise := randomPromise(random)
+	table, problems := Parse("t.yaml", []byte(text))
+	if len(problems) > 0 {
+		t.Fatalf("%v\n%s", problems, text)
+	}
+	c := newChecker(table, v)
+	c.names()
+	for i := range table.States {
+		c.state(&table.States[i])
+	}
+	if len(c.problems) > 0 {
+		t.Fatalf("%v\n%s", c.problems, text)
+	}
+	want := false
+	for _, p := range everyPath(c, c.start, nil) {
+		want = want || (promise.selects(p.end) && breaks(promise, p.steps))
+	}
+	c.prove(&PromiseRow{At: table.At, Promise: promise})
+	placed(t, c.problems)
+	if got := c.problems.Errors() > 0; got != want {
+		t.Fatalf("promise %s: got broken %v, want %v, in\n%s%v", promise, got, want, text, c.problems)
+	}
+	return want
 }
 
 // randomTable is a table in which each state leads only to later ones, and to any end.

@@ -18,15 +18,15 @@ const mostUntested = 20
 type trial struct {
 	m        *Machine
 	problems problem.List
-	walked   map[string]bool // the paths that a case walked, by key
+	walked   map[string]string // the first case that walked a path, by the path's key
 }
 
 // try plays every case and reports those that come out otherwise, and the paths that no case walks. It gives
 // the number of paths. Paths without a case are reported when every case could be
 // read and played: otherwise these are the mistake.
 func (m *Machine) try(c *cases, whole bool) (int, problem.List) {
-	t := &trial{m: m, walked: make(map[string]bool)}
-	if c.machine.Text != m.name {
+	t := &trial{m: m, walked: make(map[string]string)}
+	if c.machine.Text != "" && c.machine.Text != m.name {
 		t.report(c.machine.At, "wrong-machine", fmt.Sprintf("machine is %q, and the table beside this file is the machine %q", c.machine.Text, m.name), fmt.Sprintf("write `machine: %s`, or rename one of the two files", m.name))
 	}
 	for i := range c.list {
@@ -81,7 +81,9 @@ func (t *trial) play(c *testCase) {
 	case c.commit != "" && path.Meant.Transaction != Commit:
 		t.report(c.name.At, "bad-case", fmt.Sprintf("case %s has a commit that fails, and its path comes to end %s, which rolls back", quote(c.name.Text), path.Meant.Name), "remove commit, or mend the answers; the path is"+t.tell(path))
 	default:
-		t.walked[path.key()] = true
+		if t.walked[path.key()] == "" {
+			t.walked[path.key()] = c.name.Text
+		}
 		t.compare(c, path)
 	}
 }
@@ -243,7 +245,7 @@ func (t *trial) untested(c *cases, paths []Path, all bool) {
 	}
 	missing := 0
 	for _, p := range paths {
-		if t.walked[p.key()] {
+		if t.walked[p.key()] != "" {
 			continue
 		}
 		if missing++; missing > mostUntested {
@@ -257,7 +259,7 @@ func (t *trial) untested(c *cases, paths []Path, all bool) {
 		warn(problem.Position{}, fmt.Sprintf("no case walks %d more paths", missing-mostUntested), "add cases for the paths above first")
 	}
 	if !all {
-		warn(problem.Position{}, fmt.Sprintf("the table has more than %d paths, so not all of them can have a case", maxPaths), "make the table smaller, or write cases for the paths that matter")
+		warn(problem.Position{}, fmt.Sprintf("the table has more than %d paths, too many for each to have a case", len(paths)), "make the table smaller, or write cases for the paths that matter")
 	}
 }
 
