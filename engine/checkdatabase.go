@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"example.com/bothy/engine/config"
@@ -21,15 +22,19 @@ import (
 // Handler rules are not looked at: they belong to the program that registers them.
 func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error) {
 	inspector, err := postgres.Inspect(ctx, postgres.InspectOptions{
-		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(), StatementTimeout: cfg.Database.StatementTimeout,
+		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(),
+		StatementTimeout: cfg.Database.StatementTimeout, LockTimeout: cfg.Database.LockTimeout,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer inspector.Close()
 	d := &databaseCheck{config: cfg, status: inspector.Status()}
-	for _, sentence := range inspector.Unseen() {
-		d.warn("database.url", "not-looked-at", sentence, "connect as the role of the server process, with database.url")
+	queries := slices.ContainsFunc(cfg.Consumers, func(c config.Consumer) bool { return c.Recipients.Rule == config.RuleQuery })
+	for _, unseen := range inspector.Unseen() {
+		if queries || !unseen.Rules {
+			d.warn("database.url", "not-looked-at", unseen.What, unseen.Fix)
+		}
 	}
 	d.server()
 	d.schema()
@@ -40,20 +45,31 @@ func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error
 	if err := d.poolers(ctx); err != nil {
 		return d.problems, err
 	}
-	for i, c := range cfg.Consumers {
+	err = d.rules(ctx, inspector)
+	d.problems.Sort()
+	return d.problems, err
+}
+
+// rules looks at every query. One that cannot be asked about, since it runs into a time limit for instance, does
+// not hide the others.
+func (d *databaseCheck) rules(ctx context.Context, inspector *postgres.Inspector) error {
+	for i, c := range d.config.Consumers {
 		if c.Recipients.Rule != config.RuleQuery {
 			continue
 		}
 		found, err := inspector.Rule(ctx, c.Recipients.Query, c.Batch)
-		if err != nil {
-			return d.problems, fmt.Errorf("look at the query of consumer %q: %w", c.Name, err)
+		switch {
+		case err != nil && (ctx.Err() != nil || !inspector.Alive()):
+			return fmt.Errorf("look at the query of consumer %q: %w", c.Name, err)
+		case err != nil:
+			d.warn(fmt.Sprintf("consumers[%d].recipients.query", i), "not-looked-at", fmt.Sprintf("the query of consumer %q could not be tried: %v", c.Name, err),
+				"look again; when it stays so, see what the query waits for, and make it faster or raise database.statement_timeout")
 		}
 		for _, f := range found {
-			d.problems = append(d.problems, ruleProblem(cfg, i, f))
+			d.problems = append(d.problems, ruleProblem(d.config, i, f))
 		}
 	}
-	d.problems.Sort()
-	return d.problems, nil
+	return nil
 }
 
 // ruleProblem puts a finding of the database where the rule is written.
@@ -61,16 +77,13 @@ func ruleProblem(cfg *config.Config, consumer int, f postgres.Finding) problem.P
 	path := fmt.Sprintf("consumers[%d].recipients.query", consumer)
 	at := cfg.At(path)
 	if f.Place > 0 {
-		at = inside(cfg, path, f.Place-1)
+		at = cfg.Inside(path, f.Place-1)
 	}
 	return problem.Problem{
 		At: at, Severity: f.Severity, Code: string(f.Code), Fix: f.Fix,
 		What: fmt.Sprintf("the query of consumer %q %s", cfg.Consumers[consumer].Name, f.What),
 	}
 }
-
-// inside is the place of the character number offset, from 0, of a text value.
-func inside(cfg *config.Config, path string, _ int) problem.Position { return cfg.At(path) }
 
 // databaseCheck collects what the state of a database means for a configuration.
 type databaseCheck struct {
@@ -120,8 +133,9 @@ func (d *databaseCheck) schema() {
 	}
 	pending := s.Pending()
 	switch {
+	case s.Closed: // the rights below say so
 	case !s.Exists:
-		d.refuse("database.schema", "missing-migration", fmt.Sprintf("the database has no schema %q with the engine's tables, or the role %s may not see it", s.Schema, s.Server.Role), "run `engine migrate up`")
+		d.refuse("database.schema", "missing-migration", fmt.Sprintf("the database has no schema %q with the engine's tables", s.Schema), "run `engine migrate up`")
 	case len(pending) > 0:
 		d.refuse("database.schema", "missing-migration", fmt.Sprintf("the schema %q lacks %s", s.Schema, strings.Join(pending, ", ")), "run `engine migrate up`")
 	}
@@ -151,16 +165,17 @@ func (d *databaseCheck) rights() {
 	for _, role := range d.status.AbsentRoles {
 		d.refuse("database.roles", "missing-role", fmt.Sprintf("the server has no role %q", role), "run `engine migrate up --bootstrap`, or give the output of `engine migrate sql` to whoever may create roles")
 	}
-	if !d.status.Exists {
-		return
-	}
 	for _, n := range d.status.Missing {
+		if !d.status.Exists && !(d.status.Closed && strings.HasPrefix(n.Do, "GRANT USAGE ON SCHEMA")) {
+			continue // of a closed schema, nothing is known but that
+		}
 		fix := "run `engine migrate up`, or: " + n.Do
 		if d.config.Database.Roles.App == "" && n.Role == d.status.App {
 			fix = fmt.Sprintf("name the role in database.roles.app and run `engine migrate up`, or: %s", n.Do)
 		}
 		if n.Stops {
-			d.refuse("database.roles", "missing-right", fmt.Sprintf("the role %s lacks a right: %s", n.Role, strings.TrimPrefix(n.Do, "GRANT ")), fix)
+			right, _, _ := strings.Cut(strings.TrimPrefix(n.Do, "GRANT "), " TO ")
+			d.refuse("database.roles", "missing-right", fmt.Sprintf("the role %s lacks %s", n.Role, right), fix)
 		} else if d.config.Database.Guarded() {
 			d.warn("database.restore_guard", "blind-guard", fmt.Sprintf("the role %s may not read the identity of the server, so a restore would not be noticed", n.Role), "have an administrator run: "+n.Do)
 		}
@@ -175,7 +190,7 @@ func (d *databaseCheck) room() {
 		var behind *postgres.CounterBehindError
 		switch {
 		case errors.As(err, &gone):
-			d.refuse("database.schema", "missing-row", fmt.Sprintf("the table %s is empty, and its one row is %s", gone.Table, gone.Holds), gone.Fix)
+			d.missingRow(gone)
 		case errors.As(err, &behind):
 			d.refuse("database.schema", "counter-behind", err.Error(), "")
 		}
@@ -190,9 +205,16 @@ func (d *databaseCheck) room() {
 	}
 }
 
+func (d *databaseCheck) missingRow(gone *postgres.MissingRowError) {
+	d.refuse("database.schema", "missing-row", fmt.Sprintf("the table %s is empty, and its one row is %s", gone.Table, gone.Holds), gone.Fix)
+}
+
 // installation compares what the database says that it is.
 func (d *databaseCheck) installation() {
 	i := d.status.Installation
+	if gone := d.status.Emptied(); gone != nil {
+		d.missingRow(gone)
+	}
 	if !i.Exists {
 		return
 	}
@@ -208,7 +230,7 @@ func (d *databaseCheck) installation() {
 func (d *databaseCheck) cursors() {
 	orphans, without := d.status.Orphans()
 	for _, o := range orphans {
-		is := fmt.Sprintf("consumer %q is not declared and has a cursor, %d events behind the head", o.Name, d.status.Lag(o))
+		is := fmt.Sprintf("consumer %q is not declared and has a cursor, with a lag of %d", o.Name, d.status.Lag(o))
 		if len(orphans) == 1 && len(without) == 1 {
 			next := without[0].Name
 			d.warn(d.nameOf(next), "renamed-consumer", fmt.Sprintf("%s, while %q has none: this looks like a rename, and a start would skip those events", is, next),

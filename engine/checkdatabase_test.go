@@ -10,6 +10,7 @@ import (
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/enginetest"
+	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/problem"
 )
 
@@ -146,6 +147,97 @@ func TestCheckDatabaseRules(t *testing.T) {
 			for _, p := range problems {
 				if !strings.Contains(p.What, "the query of consumer") && p.Code != "other-role" {
 					t.Errorf("beside the rules: %s", p)
+				}
+			}
+		})
+	}
+}
+
+// Servers that a test cannot have.
+func TestCheckDatabaseServers(t *testing.T) {
+	t.Parallel()
+	cfg := inRules(t, "postgres://shop", "  roles: {app: bothy_app}", "SELECT b.seq, b.type AS recipient FROM batch b")
+	good := postgres.Server{Version: 18, Encoding: "UTF8", Role: "bothy_app"}
+	for want, change := range map[string]func(s *postgres.Server){
+		"":             func(*postgres.Server) {},
+		"old-server":   func(s *postgres.Server) { s.Version = 14 },
+		"new-server":   func(s *postgres.Server) { s.Version = 19 },
+		"bad-encoding": func(s *postgres.Server) { s.Encoding = "LATIN1" },
+		"standby":      func(s *postgres.Server) { s.Standby = true },
+		"other-role":   func(s *postgres.Server) { s.Role = "shop" },
+	} {
+		server := good
+		change(&server)
+		problems := engine.ServerProblems(cfg, server)
+		if want == "" && len(problems) > 0 || want != "" && (len(problems) != 1 || problems[0].Code != want || problems[0].At.Line < 3) {
+			t.Errorf("%+v: got %v, want %q alone, in the section database", server, problems, want)
+		}
+	}
+}
+
+// Where database.url does not lead in, database.admin_url is used, and that is said; where neither does, it is an
+// error and no problem of the file.
+func TestCheckDatabaseConnections(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t, enginetest.WithConsumers("consumer-1"))
+	nowhere := strings.Replace(db.AppURL, db.Name, "no_such_database", 1)
+	const query = "SELECT b.seq, b.type AS recipient FROM batch b"
+	problems := checkDatabase(t, inRules(t, nowhere, "  admin_url: "+db.AdminURL+"\n  roles: {owner: bothy_owner, app: bothy_app}\nsync: {partitions_ahead: 1}", query))
+	text := strings.Join(about(problems), "\n")
+	if !strings.Contains(text, "database.url does not lead in") || !strings.Contains(text, "database.admin_url was used instead") || problems.Errors() > 0 {
+		t.Errorf("with a second connection: got\n%s\nwant a warning", text)
+	}
+	if _, err := engine.CheckDatabase(t.Context(), inRules(t, nowhere, "", query)); err == nil || !strings.Contains(err.Error(), "no_such_database") {
+		t.Errorf("without a way in: got %v, want an error that names the database", err)
+	}
+}
+
+// Nothing of a check stays: not in the catalog, not in the log, not in a session.
+func TestCheckDatabaseChangesNothing(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t, enginetest.WithConsumers("consumer-1"))
+	db.Append(t, 3)
+	state := func() (all string) {
+		t.Helper()
+		err := admin(t, db).QueryRow(t.Context(), `SELECT concat_ws(' ', (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc),
+	(SELECT seq FROM bothy.event_seq), (SELECT count(*) FROM bothy.event_consumer_cursors), (SELECT count(*) FROM river_job),
+	(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()))`).Scan(&all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := state()
+	checkDatabase(t, inRules(t, db.AdminURL, "  roles: {owner: bothy_owner, app: bothy_app}", "SELECT b.seq, b.type AS recipient FROM batch b"))
+	waitUntil(t, "the connections have ended", func() bool { return state() == before })
+}
+
+// Case 35: everything is seen through a pooler in transaction mode too, and that LISTEN and migrate will not work
+// there is said where the URL is written.
+func TestCheckDatabaseThroughPooler(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t, enginetest.WithConsumers("consumer-1"))
+	db.Append(t, 3)
+	pooled := enginetest.Pooler(t, db.AppURL, false)
+	for name, tt := range map[string]struct {
+		url, sections string
+		want          []string
+	}{
+		"everything": {pooled, "", []string{"database.admin_url a connection", "database.listen_url a connection", "consumer-1"}},
+		"the rest":   {pooled, "  listen_url: " + db.AppURL + "\n  admin_url: " + db.AdminURL + "\n", []string{"consumer-1"}},
+		"listening":  {db.AppURL, "  listen_url: " + pooled + "\n", []string{"database.listen_url a connection", "consumer-1"}},
+		"migrating":  {db.AppURL, "  admin_url: " + pooled + "\n", []string{"name the server itself", "consumer-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			problems := checkDatabase(t, inRules(t, tt.url, tt.sections+"  roles: {owner: bothy_owner, app: bothy_app}\nsync: {partitions_ahead: 1}", "SELECT b.sq, b.type AS recipient FROM batch b"))
+			got := about(problems)
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %d problems, want %d:\n%s", len(got), len(tt.want), strings.Join(got, "\n"))
+			}
+			for i, want := range tt.want {
+				if code := "pooled-connection"; !strings.Contains(got[i], want) || want != "consumer-1" && !strings.HasPrefix(got[i], code) {
+					t.Errorf("problem %d: got %s, want %q", i+1, got[i], want)
 				}
 			}
 		})

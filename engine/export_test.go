@@ -8,6 +8,7 @@ import (
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
+	"example.com/bothy/engine/problem"
 )
 
 // Ensure creates the cursors.
@@ -26,3 +27,10 @@ func (e *Engine) RunWith(ctx context.Context, waker consumer.Waker) (stop func(c
 
 // Config is the engine's configuration.
 func (e *Engine) Config() *config.Config { return e.config }
+
+// ServerProblems is what CheckDatabase says about a server.
+func ServerProblems(cfg *config.Config, server postgres.Server) problem.List {
+	d := &databaseCheck{config: cfg, status: postgres.Status{Server: server}}
+	d.server()
+	return d.problems
+}

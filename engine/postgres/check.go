@@ -151,11 +151,14 @@ func checkRows(ctx context.Context, conn Querier, schema string) error {
 	if err := checkCounterRow(ctx, conn, schema); err != nil {
 		return err
 	}
-	table := quote(schema) + ".instance"
-	return checkRow(ctx, conn, MissingRowError{
-		Table: table, Holds: "the identity of the installation",
+	return checkRow(ctx, conn, missingInstance(schema))
+}
+
+func missingInstance(schema string) MissingRowError {
+	return MissingRowError{
+		Table: quote(schema) + ".instance", Holds: "the identity of the installation",
 		Fix: "bring it back from the backup, or run `engine migrate up`, which makes a new one: jobs then carry another epoch",
-	})
+	}
 }
 
 func checkCounterRow(ctx context.Context, conn Querier, schema string) error {

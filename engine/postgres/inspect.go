@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"example.com/bothy/engine/problem"
 )
@@ -30,6 +31,7 @@ type InspectOptions struct {
 	MigrateOptions                 // what the database should be like; AdminURL stands in where URL does not lead in
 	URL              string        // the connection of the server process
 	StatementTimeout time.Duration // of each look; 0 is none
+	LockTimeout      time.Duration // of the wait for a table that somebody changes; 0 is none
 }
 
 // Inspector looks at a database and changes nothing: it reads the catalog, and asks about query rules in
@@ -40,11 +42,19 @@ type InspectOptions struct {
 type Inspector struct {
 	conn   *pgx.Conn
 	store  *Store // for the text of statements alone: it has no pool
-	limit  time.Duration
+	limits [2]time.Duration // of a statement, and of its wait for a lock
 	status Status
 	acts   string // the role that rules are asked about as
 	path   string // the search path of the app, when the connection has another
-	unseen []string
+	blind  bool   // the log cannot be read: no rule can be tried
+	unseen []Unseen
+}
+
+// Unseen is something that could not be looked at.
+type Unseen struct {
+	What  string // what, and why
+	Fix   string
+	Rules bool // only of interest where there are query rules
 }
 
 // Inspect connects. The caller closes the Inspector.
@@ -53,12 +63,12 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{limit: o.StatementTimeout, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
-	i.conn, err = connectAdmin(ctx, o.URL)
+	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
+	i.conn, err = connectToLook(ctx, o.URL)
 	if err != nil && o.AdminURL != o.URL {
 		because := err
-		if i.conn, err = connectAdmin(ctx, o.AdminURL); err == nil {
-			i.unseen = append(i.unseen, fmt.Sprintf("database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because))
+		if i.conn, err = connectToLook(ctx, o.AdminURL); err == nil {
+			i.unsee(false, "check it from where the engine runs", "database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because)
 		}
 	}
 	if err != nil {
@@ -71,6 +81,22 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	return i, nil
 }
 
+// connectToLook opens a connection that works through any pooler: nothing is set at its start, which PgBouncer
+// refuses, and no statement is kept for later, which another process of the server would not know.
+func connectToLook(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, unreadableURL(err)
+	}
+	config.RuntimeParams["application_name"] = "bothy-validate"
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, Explain(failed("connect to the database", err))
+	}
+	return conn, nil
+}
+
 // Close ends the connection.
 func (i *Inspector) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
@@ -78,11 +104,18 @@ func (i *Inspector) Close() {
 	_ = i.conn.Close(ctx) // nothing is in flight
 }
 
+// Alive reports whether the connection still holds, so that the next look is worth a try.
+func (i *Inspector) Alive() bool { return !i.conn.IsClosed() }
+
 // Status is how far the database is from what the options of a migration want.
 func (i *Inspector) Status() Status { return i.status }
 
-// Unseen says what could not be looked at and why, in sentences.
-func (i *Inspector) Unseen() []string { return i.unseen }
+// Unseen is what could not be looked at.
+func (i *Inspector) Unseen() []Unseen { return i.unseen }
+
+func (i *Inspector) unsee(rules bool, fix, what string, args ...any) {
+	i.unseen = append(i.unseen, Unseen{What: fmt.Sprintf(what, args...), Fix: fix, Rules: rules})
+}
 
 func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migration) error {
 	if o.Owner == "" {
@@ -97,12 +130,28 @@ func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migrati
 	if i.status, err = readStatus(ctx, i.conn, o, all); err != nil {
 		return err
 	}
+	if err := i.become(ctx); err != nil {
+		return err
+	}
+	sees := false
+	if i.status.counted {
+		err = i.conn.QueryRow(ctx, `SELECT pg_catalog.has_schema_privilege($1::name, $2, 'USAGE') AND coalesce(pg_catalog.has_table_privilege($1::name, pg_catalog.to_regclass($3), 'SELECT'), false)`,
+			i.acts, o.Schema, quote(o.Schema)+".event_log").Scan(&sees)
+	}
+	if i.blind = !sees; i.blind {
+		i.unsee(true, "run `engine migrate up`, then look again", "no query rule was tried: the event log is not there, or the role %s may not read it", i.acts)
+	}
+	return failed("look for the event log", err)
+}
+
+// become finds the role to act as.
+func (i *Inspector) become(ctx context.Context) error {
 	i.acts = i.status.Server.Role
 	if i.acts == i.status.App {
 		return nil
 	}
 	if slices.Contains(i.status.AbsentRoles, i.status.App) {
-		i.unseen = append(i.unseen, fmt.Sprintf("the role %s is not there: rules were tried as %s, and nobody knows what the other will be allowed to read", i.status.App, i.acts))
+		i.unsee(true, "create the role, then look again", "the role %s is not there: rules were tried as %s, and nobody knows what the other will be allowed to read", i.status.App, i.acts)
 		return nil
 	}
 	may, err := mayBecome(ctx, i.conn, i.status.Server.Version, i.status.App)
@@ -110,7 +159,7 @@ func (i *Inspector) prepare(ctx context.Context, o MigrateOptions, all []migrati
 		return err
 	}
 	if !may {
-		i.unseen = append(i.unseen, fmt.Sprintf("the connection is that of %s, which may not act as %s: rules were tried as the first, and the rights of the second asked for by name", i.acts, i.status.App))
+		i.unsee(true, "connect as "+i.status.App, "the connection is that of %s, which may not act as %s: rules were tried as the first, and the rights of the second asked for by name", i.acts, i.status.App)
 		return nil
 	}
 	i.acts = i.status.App
@@ -140,7 +189,7 @@ func (i *Inspector) asked(ctx context.Context, role string, look func(pgx.Tx) er
 		return failed("look at the database", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	settings := []string{`SET LOCAL statement_timeout = '` + milliseconds(i.limit) + `'`, `SET LOCAL jit = off`}
+	settings := []string{`SET LOCAL statement_timeout = '` + milliseconds(i.limits[0]) + `'; SET LOCAL lock_timeout = '` + milliseconds(i.limits[1]) + `'; SET LOCAL jit = off`}
 	if i.path != "" {
 		settings = append(settings, `SELECT pg_catalog.set_config('search_path', `+literal(i.path)+`, true)`)
 	}
@@ -156,51 +205,56 @@ func (i *Inspector) asked(ctx context.Context, role string, look func(pgx.Tx) er
 // Rule looks at a query rule of a consumer whose rounds read batch events: everything that a start checks,
 // and what only shows when it is too late. An error is one of the connection.
 func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding, error) {
-	if !i.status.counted {
-		return nil, nil // without its log, nothing can be asked
+	if i.blind {
+		return nil, nil
 	}
 	relations, err := i.relations(ctx, rule)
 	if err != nil {
 		return finding(err)
 	}
-	var found []Finding
-	err = i.asked(ctx, i.acts, func(tx pgx.Tx) error {
-		if err := i.store.checkRule(ctx, tx, rule); err != nil {
-			return err
-		}
-		scans, err := i.scans(ctx, tx, rule, batch)
-		found = append(found, scans...)
-		return err
-	})
-	refused, err := finding(err)
+	reached := i.reach(relations, "")
+	found, refused, err := i.try(ctx, rule, batch, reached)
 	if err != nil {
 		return nil, err
 	}
-	reached := i.reach(relations, refused)
 	rights, err := i.rightsOf(ctx, rule, reached, len(refused) == 0)
+	if err == nil && len(rights) == 0 && isUnreadable(refused) {
+		// what the refusal names was read by the rule itself, and not only through a view
+		rights, err = i.rightsOf(ctx, rule, i.reach(relations, refused[0].What), false)
+	}
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, i.told(refused, rights)...)
 	hidden, err := i.hidden(ctx, rule, reached)
 	if err != nil {
 		return nil, err
 	}
-	found = append(append(found, hidden...), neverAnalysed(rule, relations)...)
-	err = i.asked(ctx, i.acts, func(tx pgx.Tx) error {
-		calls, err := volatileCalls(ctx, tx, rule)
-		found = append(found, calls...)
+	return slices.Concat(i.told(refused, rights), found, hidden, neverAnalysed(rule, reached)), nil
+}
+
+// try asks about the rule as the role that acts. What it refuses stands apart from what it merely finds.
+func (i *Inspector) try(ctx context.Context, rule string, batch int, reached []access) (found, refused []Finding, err error) {
+	err = i.asked(ctx, i.acts, func(tx pgx.Tx) (err error) {
+		found, err = volatileCalls(ctx, tx, rule)
+		if err != nil {
+			return err
+		}
+		if err := i.store.checkRule(ctx, tx, rule); err != nil {
+			return err
+		}
+		scans, err := i.scans(ctx, tx, rule, batch, reached)
+		found = append(scans, found...)
 		return err
 	})
-	return found, err
+	refused, err = finding(err)
+	return found, refused, err
 }
 
 // told says once what the server refused: a missing right is better told by the grant that gives it, and one
 // that another role than the app lacks is no fault of the rule.
 func (i *Inspector) told(refused, rights []Finding) []Finding {
-	unreadable := len(refused) > 0 && refused[0].Code == RuleUnreadable
 	switch {
-	case !unreadable:
+	case !isUnreadable(refused):
 		return append(refused, rights...)
 	case len(rights) > 0:
 		return rights
@@ -222,8 +276,8 @@ func finding(err error) ([]Finding, error) {
 		return nil, err
 	}
 	what := wrong.What
-	if wrong.cause != nil {
-		what += ": " + wrong.cause.Error()
+	if answer, ok := errors.AsType[*pgconn.PgError](wrong.cause); ok {
+		what += ": " + answer.Message
 	}
 	return []Finding{{Code: wrong.Code, Severity: problem.Error, What: what, Fix: wrong.Fix, Place: wrong.Place}}, nil
 }

@@ -15,18 +15,17 @@ import (
 
 // relation is a table or view that a rule reads, itself or through a view.
 type relation struct {
-	OID         uint32
-	Schema      string
-	Name        string
-	Kind        string // pg_class.relkind
-	Owner       string
-	Secured     bool // row-level security is on
-	Forced      bool // also for its owner
-	Rows        float64
-	Size        int64
-	Invoker     bool     // a view that reads with the rights of whoever asks
-	Behind      []uint32 // what a view reads
-	SchemaOwner string
+	OID     uint32
+	Schema  string
+	Name    string
+	Kind    string // pg_class.relkind
+	Owner   string
+	Secured bool // row-level security is on
+	Forced  bool // also for its owner
+	Rows    float64
+	Size    int64
+	Invoker bool     // a view that reads with the rights of whoever asks
+	Behind  []uint32 // what a view reads
 }
 
 func (r relation) String() string { return r.Schema + "." + r.Name }
@@ -48,8 +47,7 @@ func (i *Inspector) relations(ctx context.Context, rule string) ([]relation, err
 	coalesce((SELECT option_value::bool FROM pg_catalog.pg_options_to_table(c.reloptions) WHERE option_name = 'security_invoker'), false),
 	coalesce((SELECT array_agg(DISTINCT d.refobjid) FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d
 		ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_catalog.pg_class'::regclass
-		WHERE w.ev_class = c.oid AND d.refobjid <> c.oid AND c.relkind = 'v'), '{}'),
-	pg_catalog.pg_get_userbyid(n.nspowner)::text
+		WHERE w.ev_class = c.oid AND d.refobjid <> c.oid AND c.relkind = 'v'), '{}')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid IN (SELECT l.relation FROM pg_catalog.pg_locks l WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation')
 AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
@@ -63,16 +61,15 @@ AND n.nspname <> $1 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_
 	}
 	var found []relation
 	err := i.asked(ctx, i.acts, look(&found))
-	if i.acts != i.status.Server.Role && isUnreadable(err) {
-		// the role may not even look into a schema: the rights below say so, table by table
+	if refused, _ := finding(err); i.acts != i.status.Server.Role && isUnreadable(refused) {
+		// the role may not even look into a schema: its rights will say so, table by table
 		err = i.asked(ctx, i.status.Server.Role, look(&found))
 	}
 	return found, err
 }
 
-func isUnreadable(err error) bool {
-	found, _ := finding(err)
-	return len(found) > 0 && found[0].Code == RuleUnreadable
+func isUnreadable(refused []Finding) bool {
+	return len(refused) > 0 && refused[0].Code == RuleUnreadable
 }
 
 // access is one relation with the role that reads it: a view reads what is behind it with the rights of its
@@ -80,11 +77,13 @@ func isUnreadable(err error) bool {
 type access struct {
 	relation
 	role    string
-	through string // the view, or empty
+	through string   // the view, or empty
+	named   relation // what the rule itself names on the way to it
 }
 
-// reach follows the views. What the rule names itself is read by the app; so is what a refusal names.
-func (i *Inspector) reach(relations []relation, refused []Finding) []access {
+// reach follows the views. What the rule names itself is read by the app, and so is the relation whose name ends
+// a refusal of the server.
+func (i *Inspector) reach(relations []relation, refusal string) []access {
 	byOID := map[uint32]relation{}
 	behind := map[uint32]bool{}
 	for _, r := range relations {
@@ -95,30 +94,27 @@ func (i *Inspector) reach(relations []relation, refused []Finding) []access {
 	}
 	var all []access
 	seen := map[string]bool{}
-	var visit func(r relation, role, through string)
-	visit = func(r relation, role, through string) {
-		key := fmt.Sprintf("%d %s", r.OID, role)
+	var visit func(a access)
+	visit = func(a access) {
+		key := fmt.Sprintf("%d %s", a.OID, a.role)
 		if seen[key] {
 			return
 		}
 		seen[key] = true
-		all = append(all, access{r, role, through})
-		reader := role
-		if !r.Invoker {
-			reader = r.Owner
+		all = append(all, a)
+		reader := a.role
+		if !a.Invoker {
+			reader = a.Owner
 		}
-		for _, oid := range r.Behind {
+		for _, oid := range a.Behind {
 			if next, ok := byOID[oid]; ok {
-				visit(next, reader, r.String())
+				visit(access{next, reader, a.String(), a.named})
 			}
 		}
 	}
 	for _, r := range relations {
-		named := slices.ContainsFunc(refused, func(f Finding) bool {
-			return f.Code == RuleUnreadable && strings.HasSuffix(f.What, " "+r.Name+" (SQLSTATE "+codeInsufficientRight+")")
-		})
-		if !behind[r.OID] || named {
-			visit(r, i.status.App, "")
+		if !behind[r.OID] || strings.HasSuffix(refusal, " "+r.Name) {
+			visit(access{r, i.status.App, "", r})
 		}
 	}
 	return all
@@ -143,7 +139,7 @@ func (i *Inspector) rightsOf(ctx context.Context, rule string, reached []access,
 			through = fmt.Sprintf(" through the view %s", a.through)
 		}
 		add := func(severity problem.Severity, what string, grant right) {
-			found = append(found, Finding{Code: RuleUnreadable, Severity: severity, Place: firstPlace(rule, a.relation), What: what + through, Fix: "run: " + grant.sql()})
+			found = append(found, Finding{Code: RuleUnreadable, Severity: severity, Place: firstPlace(rule, a.named), What: what + through, Fix: "run: " + grant.sql()})
 		}
 		if !usage && a.through == "" {
 			add(problem.Error, fmt.Sprintf("reads %s, and the role %s may not use the schema %s", a, a.role, a.Schema), right{"SCHEMA", quote(a.Schema), "USAGE", a.role})
@@ -153,6 +149,8 @@ func (i *Inspector) rightsOf(ctx context.Context, rule string, reached []access,
 		case whole:
 		case !some:
 			add(problem.Error, fmt.Sprintf("reads %s, and the role %s may not", a, a.role), grant)
+		case a.through == "" && i.acts == i.status.App:
+			add(problem.Error, fmt.Sprintf("reads %s, of which the role %s may read only other columns", a, a.role), grant)
 		case a.through == "":
 			add(problem.Warning, fmt.Sprintf("reads %s, of which the role %s may read only some columns", a, a.role), grant)
 		}
@@ -194,7 +192,7 @@ WHERE u.rolname = $1 AND c.oid = $2 GROUP BY u.rolsuper, u.rolbypassrls, u.oid, 
 			continue
 		}
 		f := Finding{
-			Code: RuleHidden, Severity: problem.Warning, Place: firstPlace(rule, a.relation),
+			Code: RuleHidden, Severity: problem.Warning, Place: firstPlace(rule, a.named),
 			What: fmt.Sprintf("reads %s, whose row-level security decides which rows the role %s sees (%s %s): rows that it hides give no jobs, and nobody is told", a, a.role, plural(len(names), "policy"), strings.Join(names, ", ")),
 			Fix:  fmt.Sprintf("let it see all: CREATE POLICY bothy_reads ON %s FOR SELECT TO %s USING (true)", a.sql(), quote(a.role)),
 		}
@@ -216,16 +214,18 @@ const largeEnough = 1 << 20
 
 // neverAnalysed reports tables of which the server knows no numbers, so that it can only guess how to read
 // them.
-func neverAnalysed(rule string, relations []relation) []Finding {
+func neverAnalysed(rule string, reached []access) []Finding {
 	var found []Finding
-	for _, r := range relations {
-		if r.Rows >= 0 || r.Size < largeEnough {
+	seen := map[uint32]bool{}
+	for _, a := range reached {
+		if a.Rows >= 0 || a.Size < largeEnough || seen[a.OID] {
 			continue
 		}
+		seen[a.OID] = true
 		found = append(found, Finding{
-			Code: RuleNotAnalysed, Severity: problem.Warning, Place: firstPlace(rule, r),
-			What: fmt.Sprintf("reads %s, which has %d MB and was never analysed: the server guesses how to read it, and nothing can be said of its size here", r, r.Size>>20),
-			Fix:  "run: ANALYZE " + r.sql(),
+			Code: RuleNotAnalysed, Severity: problem.Warning, Place: firstPlace(rule, a.named),
+			What: fmt.Sprintf("reads %s, which has %d MB and was never analysed: the server guesses how to read it, and whether it reads it whole cannot be told", a, a.Size>>20),
+			Fix:  "run: ANALYZE " + a.sql(),
 		})
 	}
 	return found

@@ -50,7 +50,7 @@ type scan struct {
 // scans asks how the server would run the rule over the newest full batch, without running it, and reports
 // large tables that it would read from end to end. A plan for real numbers is what a round gets: one for any
 // numbers would guess at the size of a batch, and call a good index useless.
-func (i *Inspector) scans(ctx context.Context, tx pgx.Tx, rule string, batch int) ([]Finding, error) {
+func (i *Inspector) scans(ctx context.Context, tx pgx.Tx, rule string, batch int, reached []access) ([]Finding, error) {
 	last := max(i.status.Head, int64(batch))
 	sql, args := i.store.ruleStatement(rule, []int64{last - int64(batch) + 1})
 	args = []any{args[0], last}
@@ -72,8 +72,12 @@ func (i *Inspector) scans(ctx context.Context, tx pgx.Tx, rule string, batch int
 		if t.Rows < manyRows {
 			continue
 		}
+		place := firstPlace(rule, t.relation)
+		if at := slices.IndexFunc(reached, func(a access) bool { return a.OID == t.OID }); at >= 0 {
+			place = firstPlace(rule, reached[at].named)
+		}
 		found = append(found, Finding{
-			Code: RuleScans, Severity: problem.Warning, Place: firstPlace(rule, t.relation),
+			Code: RuleScans, Severity: problem.Warning, Place: place,
 			What: fmt.Sprintf("reads %s from end to end in every round, about %.0f rows, whatever the number of events", name, t.Rows),
 			Fix:  t.fix(),
 		})
@@ -86,7 +90,7 @@ func (i *Inspector) scannedTables(ctx context.Context, tx pgx.Tx, plan planNode)
 	var nodes []planNode
 	var conditions []string
 	plan.walk(func(n planNode) {
-		conditions = append(conditions, n.Filter, n.Join, n.Hash, n.Merge)
+		conditions = append(conditions, n.Join, n.Hash, n.Merge)
 		if n.Type == "Seq Scan" && n.Schema != i.status.Schema {
 			nodes = append(nodes, n)
 		}
@@ -108,7 +112,11 @@ JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace WHERE c.relname = $2`, 
 			tables[r.String()] = t
 		}
 		t.Rows += max(0, rows)
-		if err := t.compare(ctx, tx, comparedColumns(n.Alias, conditions)); err != nil {
+		columns := comparedColumns(n.Alias, conditions) // with the batch, which is what an index is for
+		if len(columns) == 0 {
+			columns = comparedColumns(n.Alias, []string{n.Filter})
+		}
+		if err := t.compare(ctx, tx, columns); err != nil {
 			return nil, err
 		}
 	}

@@ -143,21 +143,21 @@ func unknownRelation(err error) string {
 	return ""
 }
 
-// nearestRelation compares whole names where a schema was written, and the last part where none was.
+// nearestRelation is the table that was meant: the same name in another schema, else one that is spelt alike.
 func nearestRelation(name string, qualified []string) string {
 	if name == "" {
 		return ""
 	}
-	if near := problem.Nearest(name, qualified); strings.Contains(name, ".") && near != "" {
-		return near
-	}
-	_, last, _ := strings.Cut("."+name, ".")
-	if i := strings.LastIndexByte(last, '.'); i >= 0 {
-		last = last[i+1:]
-	}
+	last := name[strings.LastIndexByte(name, '.')+1:]
 	short := make([]string, len(qualified))
 	for i, q := range qualified {
 		_, short[i], _ = strings.Cut(q, ".")
+	}
+	if i := slices.Index(short, last); i >= 0 {
+		return qualified[i]
+	}
+	if near := problem.Nearest(name, qualified); near != "" && strings.Contains(name, ".") {
+		return near
 	}
 	if i := slices.Index(short, problem.Nearest(last, short)); i >= 0 {
 		return qualified[i]

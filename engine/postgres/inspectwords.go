@@ -55,8 +55,8 @@ func words(rule string) []word {
 
 // unquoted is a name as the catalog has it.
 func unquoted(name string) string {
-	if strings.HasPrefix(name, `"`) {
-		return strings.ReplaceAll(strings.Trim(name, `"`), `""`, `"`)
+	if inner, ok := strings.CutPrefix(name, `"`); ok {
+		return strings.ReplaceAll(strings.TrimSuffix(inner, `"`), `""`, `"`)
 	}
 	return strings.ToLower(name)
 }

@@ -115,6 +115,7 @@ func readInstallation(ctx context.Context, conn Querier, schema string) (Install
 	err := conn.QueryRow(ctx, `SELECT environment, pg_system_identifier IS NOT NULL AND pg_timeline_id IS NOT NULL, `+same+` FROM `+quote(schema)+`.instance`).
 		Scan(&i.Environment, &i.Known, &i.Same)
 	if errors.Is(err, pgx.ErrNoRows) {
+		i.Gone = true
 		return i, nil
 	}
 	i.Exists = err == nil

@@ -139,6 +139,11 @@ func (m *migrator) applyJobs(ctx context.Context) error {
 	return nil
 }
 
+// makerRight lets the owner make River's tables in a schema.
+func makerRight(schema, owner string) right {
+	return right{"SCHEMA", quote(schema), "USAGE, CREATE", owner}
+}
+
 // jobsOwner is the role that River's tables belong to: whoever has them, else the engine's owner. It makes
 // the schema, and the right to create in it, where that is possible.
 func (m *migrator) jobsOwner(ctx context.Context, state jobsState) (string, error) {
@@ -148,7 +153,7 @@ func (m *migrator) jobsOwner(ctx context.Context, state jobsState) (string, erro
 	if err := m.makeSchemaNamed(ctx, m.o.JobsSchema); err != nil {
 		return "", err
 	}
-	need := right{"SCHEMA", quote(m.o.JobsSchema), "USAGE, CREATE", m.report.Owner}
+	need := makerRight(m.o.JobsSchema, m.report.Owner)
 	lacking, err := missing(ctx, m.conn, []right{need}, "")
 	if err != nil || len(lacking) == 0 {
 		return m.report.Owner, err

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -173,7 +174,7 @@ func (m *migrator) run(ctx context.Context) error {
 	}
 	for _, step := range []func(context.Context) error{
 		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.refuseEmptyCounter, m.applyJobs,
-		m.makeInstance, m.setNotify, m.makePartitions, m.extendNames, m.grant,
+		m.makeInstance, m.setNotify, m.makePartitions, m.extendNames, m.grant, m.reportCounter,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -211,6 +212,17 @@ func (m *migrator) refuseOldBinary(ctx context.Context) error {
 		return err
 	}
 	return applied.tooOld(m.o.Schema, m.all)
+}
+
+// reportCounter tells of a counter that is behind its log: what else is to be done was done, and no start would
+// go on from here.
+func (m *migrator) reportCounter(ctx context.Context) error {
+	err := checkCounter(ctx, m.conn, m.o.Schema)
+	if behind, ok := errors.AsType[*CounterBehindError](err); ok {
+		m.report.Missing = append(m.report.Missing, Need{Do: behind.Error(), Stops: true})
+		return nil
+	}
+	return err
 }
 
 func (m *migrator) refuseEmptyCounter(ctx context.Context) error {

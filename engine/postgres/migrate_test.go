@@ -4,8 +4,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -122,117 +120,6 @@ func TestMigrateTwoAtOnce(t *testing.T) {
 	}
 }
 
-// runScript runs a script as an administrator does. A machine with a fetched PostgreSQL has no psql; there
-// the statements are sent one by one.
-func runScript(t *testing.T, db *enginetest.DB, script string) {
-	t.Helper()
-	psql, err := exec.LookPath("psql")
-	if err != nil {
-		conn := enginetest.Connect(t, db.AdminURL)
-		for _, sql := range statements(script) {
-			if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-				t.Fatalf("%s: %v", sql, err)
-			}
-		}
-		return
-	}
-	command := exec.CommandContext(t.Context(), psql, "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", db.AdminURL, "-f", "-")
-	command.Stdin = strings.NewReader(script)
-	var complaints strings.Builder
-	command.Stderr = &complaints
-	if err := command.Run(); err != nil || complaints.Len() > 0 {
-		t.Fatalf("psql: %v\n%s", err, complaints.String())
-	}
-}
-
-// token is what may hold a semicolon that ends no statement, or the one that does.
-var token = regexp.MustCompile("(?s)--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|;")
-
-// dollar opens and closes a quoted body.
-var dollar = regexp.MustCompile(`\$[a-z_]*\$`)
-
-// statements splits a script at the semicolons outside of comments, texts and bodies.
-func statements(script string) (list []string) {
-	start, at := 0, 0
-	for at < len(script) {
-		next, body := token.FindStringIndex(script[at:]), dollar.FindStringIndex(script[at:])
-		if next == nil && body == nil {
-			break
-		}
-		if body != nil && (next == nil || body[0] < next[0]) {
-			tag := script[at+body[0] : at+body[1]]
-			at += body[1]
-			end := strings.Index(script[at:], tag)
-			at += end + len(tag)
-			continue
-		}
-		at += next[1]
-		if script[at-1] == ';' && next[1]-next[0] == 1 {
-			list = append(list, script[start:at])
-			start = at
-		}
-	}
-	return list
-}
-
-// The two ways to run the script are one: what psql makes, statements make too.
-func TestMigrateSQLWithoutPsql(t *testing.T) {
-	db := enginetest.New(t, enginetest.Empty())
-	o := options(db)
-	script, err := postgres.MigrateSQL(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", "")
-	runScript(t, db, script)
-	if report := migrate(t, o); report.Changed() || len(report.Missing) > 0 {
-		t.Errorf("Migrate after the script: got %+v, want no change", report)
-	}
-}
-
-func TestMigrateSQL(t *testing.T) {
-	t.Parallel()
-	db := enginetest.New(t, enginetest.Empty())
-	o := options(db)
-	script, err := postgres.MigrateSQL(o)
-	if err != nil {
-		t.Fatalf("MigrateSQL: %v", err)
-	}
-	run := func() {
-		t.Helper()
-		runScript(t, db, script)
-	}
-	run()
-	before := dump(t, db)
-	run() // again: nothing to do
-	if diff := cmp.Diff(before, dump(t, db)); diff != "" {
-		t.Errorf("the second run of the script changed the database (-before +after):\n%s", diff)
-	}
-	if report := migrate(t, o); report.Changed() || len(report.Missing) > 0 {
-		t.Errorf("Migrate after the script: got %+v, want no change", report)
-	}
-	other := enginetest.New(t, enginetest.Empty())
-	o.AdminURL = other.AdminURL
-	migrate(t, o)
-	if diff := cmp.Diff(dump(t, other), before); diff != "" {
-		t.Errorf("the script and Migrate make different databases (-Migrate +script):\n%s", diff)
-	}
-	// A later script with other names keeps those that are there.
-	o.AdminURL, o.ConsumerNames = db.AdminURL, []string{"o'clock"}
-	if script, err = postgres.MigrateSQL(o); err != nil {
-		t.Fatal(err)
-	}
-	run()
-	status, err := postgres.MigrationStatus(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []postgres.NameState{{Name: "o'clock", Declared: true, Known: true}, {Name: "push", Known: true}, {Name: "webhooks", Known: true}}
-	if diff := cmp.Diff(want, status.Names); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
-}
-
 func TestMigrateNeedsItsRoles(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t, enginetest.Empty())
@@ -279,22 +166,6 @@ func TestMigrateLeavesJobsAlone(t *testing.T) {
 	}
 }
 
-// Case 53: another River in the search path is not taken for the one in jobs.schema.
-func TestJobsInAnotherSchema(t *testing.T) {
-	t.Parallel()
-	db := enginetest.New(t)
-	err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "Jobs_2")
-	if err == nil || !strings.Contains(err.Error(), `"Jobs_2"`) {
-		t.Fatalf("CheckSchema with River in public only: got %v, want an error about Jobs_2", err)
-	}
-	o := options(db)
-	o.JobsSchema = "Jobs_2"
-	migrate(t, o)
-	if err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "Jobs_2"); err != nil {
-		t.Errorf("CheckSchema: %v", err)
-	}
-}
-
 func TestMigrateOddSchemaNames(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{`Odd "Schema" 1`, `it's; -- {{schema}}`, `räume :a $1 %s \ E'x`, `select`} {
@@ -324,67 +195,6 @@ func TestMigrateOddSchemaNames(t *testing.T) {
 			t.Errorf("schema %q: got no error, want one", schema)
 		}
 	}
-}
-
-func TestCheckSchemaSaysWhatToDo(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ change, want string }{
-		"another binary was needed": {
-			`INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 8000)`,
-			`this engine is too old.*needs one that carries migration 8000`,
-		},
-		"a migration is missing": {`DELETE FROM bothy.schema_migration WHERE version = 3`, `lacks the migration 0003_append.sql: run .engine migrate up`},
-		"no schema":              {`DROP SCHEMA bothy CASCADE`, `no schema "bothy".*run .engine migrate up`},
-		"River is older":         {`DELETE FROM river_migration WHERE version > 6`, `has version 6 of River's tables and version \d+ is needed`},
-		"no River":               {`DROP TABLE river_migration`, `has no tables of River`},
-		"counter behind the log (case 77)": {
-			`SELECT bothy.append_event('a', NULL, NULL, NULL, NULL); UPDATE bothy.event_seq SET seq = 0`, `holds number 1 and its counter stands at 0`,
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			db := enginetest.New(t)
-			for statement := range strings.SplitSeq(test.change, "; ") {
-				db.Exec(t, statement)
-			}
-			err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "public")
-			if err == nil || !regexp.MustCompile(test.want).MatchString(err.Error()) {
-				t.Errorf("CheckSchema: got %v, want %s", err, test.want)
-			}
-		})
-	}
-	t.Run("compatible newer schema", func(t *testing.T) {
-		t.Parallel()
-		db := enginetest.New(t)
-		db.Exec(t, `INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 1)`)
-		if err := postgres.CheckSchema(t.Context(), db.App(t), "bothy", "public"); err != nil {
-			t.Errorf("CheckSchema: got %v, want none", err)
-		}
-		o := options(db)
-		if _, err := postgres.Migrate(t.Context(), o); err != nil {
-			t.Errorf("Migrate by an older, compatible binary: %v", err)
-		}
-	})
-	t.Run("old binary migrates", func(t *testing.T) {
-		t.Parallel()
-		db := enginetest.New(t)
-		db.Exec(t, `INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (9000, 'later', 8000)`)
-		_, err := postgres.Migrate(t.Context(), options(db))
-		if _, ok := errors.AsType[*postgres.OldBinaryError](err); !ok {
-			t.Errorf("Migrate: got %v, want an OldBinaryError", err)
-		}
-	})
-	t.Run("unknown database", func(t *testing.T) {
-		t.Parallel()
-		db := enginetest.New(t)
-		o := options(db)
-		o.AdminURL = strings.Replace(db.AdminURL, db.Name, "bothy_no_such", 1)
-		_, err := postgres.Migrate(t.Context(), o)
-		if err == nil || !strings.Contains(err.Error(), "create the database first") {
-			t.Errorf("Migrate: got %v, want advice to create the database", err)
-		}
-	})
 }
 
 // Names are only ever added, and a busy table is waited for in short steps.
@@ -443,5 +253,55 @@ func TestMigrateIdentityRights(t *testing.T) {
 	o.AdminURL, o.Owner, o.Bootstrap = db.AdminURL, enginetest.OwnerRole, true
 	if report = migrate(t, o); len(report.Missing) != 0 || !report.Instance {
 		t.Errorf("with an administrator: got missing %v, instance %t, want none and true", report.Missing, report.Instance)
+	}
+}
+
+// Who turned notifications off in the database keeps them off; only a configuration that says otherwise changes it.
+func TestMigrateLeavesNotifyAlone(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	o := options(db)
+	for _, step := range []struct {
+		sql    string
+		notify *bool
+		turned string
+		want   bool
+	}{
+		{`SELECT`, nil, "", true},
+		{`UPDATE bothy.event_seq SET notify = false`, nil, "", false},
+		{`SELECT`, new(true), "on", true},
+		{`SELECT`, new(true), "", true},
+		{`SELECT`, new(false), "off", false},
+		{`SELECT`, nil, "", false},
+	} {
+		db.Exec(t, step.sql)
+		o.Notify = step.notify
+		report := migrate(t, o)
+		script, err := postgres.MigrateSQL(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runScript(t, db, script)
+		if s := status(t, o); report.NotifyTurned != step.turned || s.Notify != step.want {
+			t.Errorf("%+v: got turned %q and notify %t", step, report.NotifyTurned, s.Notify)
+		}
+	}
+}
+
+// A right that the app alone lacks stops the engine, whoever migrates: it is reported, and not as nothing to do.
+func TestMigrateReportsWhatOnlyTheAppLacks(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	o := options(db)
+	o.Bootstrap, o.JobsMigrate, o.PartitionsAhead, o.ConsumerNames = false, false, 1, nil
+	db.Exec(t, `REVOKE INSERT ON river_job FROM bothy_app`)
+	report := migrate(t, o)
+	want := []postgres.Need{{Do: `GRANT SELECT, INSERT ON TABLE "public".river_job TO "bothy_app"`, Role: "bothy_app", Stops: true}}
+	if diff := cmp.Diff(want, report.Stopped()); diff != "" || report.Changed() {
+		t.Errorf("what stops the engine (-want +got), changed %t:\n%s", report.Changed(), diff)
+	}
+	db.Exec(t, `DELETE FROM river_migration WHERE version > 6`)
+	if report = migrate(t, o); len(report.Stopped()) != 2 || !strings.Contains(report.Stopped()[0].Do, "version 6 of River's tables") {
+		t.Errorf("with an older River: got %+v, want it and the right", report.Stopped())
 	}
 }

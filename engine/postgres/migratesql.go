@@ -147,7 +147,7 @@ func (s *script) jobs() error {
 	s.say("-- River's tables")
 	s.schema(s.o.JobsSchema)
 	if s.o.Owner != "" {
-		s.say("%s;\n", right{"SCHEMA", quote(s.o.JobsSchema), "USAGE, CREATE", s.o.Owner}.sql())
+		s.say("%s;\n", makerRight(s.o.JobsSchema, s.o.Owner).sql())
 	}
 	owner := "quote_ident(current_user)"
 	if s.o.Owner != "" {

@@ -25,7 +25,7 @@ func small(t *testing.T, ahead int) (*enginetest.DB, postgres.MigrateOptions) {
 
 func bounds(t *testing.T, db *enginetest.DB) [][2]int64 {
 	t.Helper()
-	rows, err := db.App(t).Query(t.Context(), `SELECT first, after FROM bothy.event_log_partitions()`)
+	rows, err := db.Owner(t).Query(t.Context(), `SELECT first, after FROM bothy.event_log_partitions()`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,36 +9,41 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// looks is how often the processes behind two connections are compared. A pooler gives out the connection that
+// came back last, so one look is enough when nobody else uses it.
+const looks = 10
+
 // Pooled reports whether a URL leads through a pooler that hands the connections to the server out by
 // transaction. A session of the server is then nobody's own: LISTEN, SET ROLE and advisory locks get lost.
 //
 // A pooler gives its clients process numbers of its own making, so a number that is the server's ends the
-// question. Else two connections tell: while one is inside a transaction, the other must not be moved to
-// another process of the server, nor share one.
+// question. Else two connections tell: each must stay with a process of its own.
 func Pooled(ctx context.Context, url string) (bool, error) {
-	first, err := connectAdmin(ctx, url)
+	first, err := connectToLook(ctx, url)
 	if err != nil {
 		return false, err
 	}
 	defer closeSoon(ctx, first)
-	before, err := backend(ctx, first)
-	if err != nil || before == first.PgConn().PID() {
+	mine, err := backend(ctx, first)
+	if err != nil || mine == first.PgConn().PID() {
 		return false, err
 	}
-	second, err := connectAdmin(ctx, url)
+	second, err := connectToLook(ctx, url)
 	if err != nil {
 		return false, err
 	}
 	defer closeSoon(ctx, second)
-	if _, err := second.Exec(ctx, `BEGIN`, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return false, failed("begin a transaction", err)
+	for range looks {
+		other, err := backend(ctx, second)
+		if err != nil {
+			return false, err
+		}
+		again, err := backend(ctx, first)
+		if err != nil || other == mine || again != mine {
+			return err == nil, err
+		}
 	}
-	other, err := backend(ctx, second)
-	if err != nil {
-		return false, err
-	}
-	after, err := backend(ctx, first)
-	return other == before || after != before, err
+	return false, nil
 }
 
 // backend is the process of the server that answers, asked in the one way that every pooler lets through.

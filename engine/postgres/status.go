@@ -19,6 +19,7 @@ type Status struct {
 	Schema, Owner, App string // the roles, with the connecting role filled in
 	Server             Server
 	Exists             bool    // the schema and its table of migrations
+	Closed             bool    // there is such a schema, and the connecting role may not look into it
 	TooOld             error   // an *OldBinaryError when the database has outgrown this binary
 	Refused            []error // what neither a migration nor a start goes on with
 	Migrations         []MigrationState
@@ -42,6 +43,8 @@ type Status struct {
 	toMake   int    // partitions
 	joinable bool   // the connecting role may act as the owner
 	foreign  []bool // of Missing: not the engine's own to grant
+	// makesJobs says that River's tables are to be made, by the owner
+	makesJobs bool
 }
 
 // MigrationState is one migration that this binary carries or the database has.
@@ -63,6 +66,7 @@ type NameState struct {
 // Installation is the row that says who this installation is.
 type Installation struct {
 	Exists      bool
+	Gone        bool // its table is there and empty
 	Environment string
 	Known       bool // the identity of its server is stored
 	Readable    bool // the connecting role may read the identity of the server
@@ -72,6 +76,16 @@ type Installation struct {
 // Current reports whether Migrate would find nothing to do, as far as can be seen.
 func (s Status) Current() bool {
 	return !slices.ContainsFunc(s.Plan(), func(c Change) bool { return c.Migrates })
+}
+
+// Emptied is what stands in for the identity of the installation when its row is gone, else nil. A migration
+// makes a new one, so it does not refuse.
+func (s Status) Emptied() *MissingRowError {
+	if !s.Installation.Gone || len(s.Pending()) > 0 {
+		return nil
+	}
+	gone := missingInstance(s.Schema)
+	return &gone
 }
 
 // Pending are the files of the migrations that the database lacks, in order.
@@ -129,6 +143,10 @@ func (s *Status) readRoles(ctx context.Context, conn Querier) (err error) {
 	if s.want.JobsMigrate && s.want.JobsSchema != "" {
 		schemas = append(schemas, s.want.JobsSchema)
 	}
+	err = conn.QueryRow(ctx, `SELECT NOT coalesce(pg_catalog.has_schema_privilege((SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1), 'USAGE'), true)`, s.Schema).Scan(&s.Closed)
+	if err != nil {
+		return failed("look for the schema "+s.Schema, err)
+	}
 	err = conn.QueryRow(ctx, `SELECT coalesce(array_agg(n ORDER BY i), '{}') FROM unnest($1::text[]) WITH ORDINALITY x(n, i)
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = n)`, schemas).Scan(&s.AbsentSchemas)
 	return failed("look for the schemas", err)
@@ -137,6 +155,10 @@ WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = n)`, schem
 func (s *Status) migrationReader(all []migration) func(context.Context, Querier) error {
 	return func(ctx context.Context, conn Querier) error {
 		applied, err := readApplied(ctx, conn, s.Schema)
+		if sqlState(err) == codeInsufficientRight {
+			s.Exists = true // what was applied, this role may not see; that it may not is told with its rights
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -158,19 +180,27 @@ func (s *Status) readJobs(ctx context.Context, conn Querier) error {
 	if s.want.JobsSchema == "" {
 		return nil
 	}
-	state, err := readJobsState(ctx, conn, s.want.JobsSchema)
+	needed, err := jobsNeeded()
 	if err != nil {
 		return err
 	}
-	s.JobsVersion, s.advice = state.version, state.advice(s.want.JobsSchema)
-	s.JobsNeeded, err = jobsNeeded()
+	state, err := readJobsState(ctx, conn, s.want.JobsSchema)
+	if sqlState(err) == codeInsufficientRight {
+		s.JobsVersion, s.JobsNeeded = needed, needed // not seen: that this role may not look is told with its rights
+		return nil
+	}
+	s.JobsVersion, s.JobsNeeded, s.advice = state.version, needed, state.advice(s.want.JobsSchema)
+	s.makesJobs = s.want.JobsMigrate && !state.table
 	return err
 }
 
 // readRights lists what the roles lack. A role that does not exist lacks everything, so it is named alone.
 func (s *Status) readRights(ctx context.Context, conn Querier) error {
 	own := rights(s.Schema, s.App, s.want.Producers)
-	var jobs []right
+	var maker, jobs []right
+	if s.makesJobs && !slices.Contains(s.AbsentSchemas, s.want.JobsSchema) {
+		maker = []right{makerRight(s.want.JobsSchema, s.Owner)}
+	}
 	if s.want.JobsSchema != "" && (s.want.JobsMigrate || s.JobsVersion >= lineColumn) {
 		jobs = jobsRights(s.want.JobsSchema, s.App)
 	}
@@ -179,7 +209,7 @@ func (s *Status) readRights(ctx context.Context, conn Querier) error {
 		owner   string
 		stops   bool
 		foreign bool
-	}{{own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", false, true}} {
+	}{{maker, "", true, true}, {own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", false, true}} {
 		there := slices.DeleteFunc(group.rights, func(r right) bool { return slices.Contains(s.AbsentRoles, r.role) })
 		lacking, err := missing(ctx, conn, there, group.owner)
 		if err != nil {

@@ -1,0 +1,2 @@
+CREATE TABLE public.watchers (id uuid, person text);
+GRANT SELECT ON public.watchers TO bothy_app;

@@ -1,0 +1,1 @@
+REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC;

@@ -1,0 +1,4 @@
+CREATE TABLE public.watchers (id bigint, person text);
+INSERT INTO public.watchers SELECT i, 'p' || i FROM generate_series(1, 20000) i;
+ANALYZE public.watchers;
+GRANT SELECT ON public.watchers TO bothy_app;

@@ -1,0 +1,1 @@
+DELETE FROM bothy.schema_migration WHERE version = 3;

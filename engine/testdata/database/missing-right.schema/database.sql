@@ -1,0 +1,1 @@
+REVOKE USAGE ON SCHEMA bothy FROM bothy_app;

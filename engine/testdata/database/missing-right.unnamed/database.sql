@@ -1,0 +1,1 @@
+REVOKE INSERT ON public.river_job FROM bothy_app;

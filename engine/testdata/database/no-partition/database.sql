@@ -1,0 +1,1 @@
+UPDATE bothy.event_seq SET seq = 2000000;

@@ -1,0 +1,1 @@
+CREATE FUNCTION public.slow() RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$BEGIN PERFORM pg_sleep(60); RETURN ''; END$$;

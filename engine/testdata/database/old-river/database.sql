@@ -1,0 +1,1 @@
+DELETE FROM public.river_migration WHERE version > 6;

@@ -1,0 +1,1 @@
+UPDATE bothy.instance SET pg_timeline_id = pg_timeline_id + 1;

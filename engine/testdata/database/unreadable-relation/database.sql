@@ -1,0 +1,1 @@
+CREATE TABLE public.watchers (person text);

@@ -1,0 +1,1 @@
+CREATE FUNCTION public.pick(text) RETURNS text LANGUAGE sql AS $$SELECT $1$$;
