@@ -23,7 +23,7 @@ func Kinds() []problem.Kind {
 		{"a configuration", config.Kinds()},
 		{"a table", machine.Kinds()},
 		{"an event", eventKinds},
-		{"a database", startKinds},
+		{"a database", DatabaseKinds()},
 	} {
 		for _, k := range room.kinds {
 			i, known := at[k.Code]
@@ -38,12 +38,6 @@ func Kinds() []problem.Kind {
 	}
 	slices.SortFunc(all, func(a, b problem.Kind) int { return cmp.Compare(a.Code, b.Code) })
 	return all
-}
-
-// startKinds are what this room reports itself, once there is a database.
-var startKinds = []problem.Kind{
-	{Code: "bad-rule", Severity: problem.Error, Means: "The database refuses the query of a recipient rule, or the query gives other columns than seq and recipient: every round of the consumer would fail."},
-	{Code: "unknown-handler", Severity: problem.Error, Means: "A recipient rule names a Go function that this program has not registered, so nobody could decide who gets a job."},
 }
 
 // eventKinds are the codes of engine/cloudevents.
