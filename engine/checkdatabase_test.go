@@ -208,7 +208,7 @@ func TestCheckDatabaseChangesNothing(t *testing.T) {
 		return all
 	}
 	before := state()
-	checkDatabase(t, inRules(t, db.AdminURL, "  roles: {owner: bothy_owner, app: bothy_app}", "SELECT b.seq, b.type AS recipient FROM batch b"))
+	_ = checkDatabase(t, inRules(t, db.AdminURL, "  roles: {owner: bothy_owner, app: bothy_app}", "SELECT b.seq, b.type AS recipient FROM batch b"))
 	waitUntil(t, "the connections have ended", func() bool { return state() == before })
 }
 

@@ -41,7 +41,7 @@ type InspectOptions struct {
 // each transaction; where it may not, it asks for the rights of the app by name.
 type Inspector struct {
 	conn   *pgx.Conn
-	store  *Store // for the text of statements alone: it has no pool
+	store  *Store           // for the text of statements alone: it has no pool
 	limits [2]time.Duration // of a statement, and of its wait for a lock
 	status Status
 	acts   string // the role that rules are asked about as
