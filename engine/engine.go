@@ -190,25 +190,7 @@ func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
 }
 
 // Consumers are the declared consumers as the core sees them, in the order of the file.
-func Consumers(cfg *config.Config) []round.Consumer {
-	consumers := make([]round.Consumer, len(cfg.Consumers))
-	for i, c := range cfg.Consumers {
-		consumers[i] = round.Consumer{
-			Name: c.Name, Batch: c.Batch, MaxJobs: c.MaxJobsPerRound, Types: c.Types, Rule: rule(c.Recipients),
-			Job: round.Job{Kind: c.Job.Kind, Queue: c.Job.Queue, MaxAttempts: c.Job.MaxAttempts, Priority: c.Job.Priority},
-		}
-	}
-	return consumers
-}
-
-// rule is a recipient rule as the core sees it.
-func rule(r config.Recipients) round.Rule {
-	kinds := map[config.Rule]round.RuleKind{
-		config.RuleNone: round.RuleNone, config.RuleField: round.RuleField, config.RuleList: round.RuleList,
-		config.RuleQuery: round.RuleQuery, config.RuleHandler: round.RuleHandler,
-	}
-	return round.Rule{Kind: kinds[r.Rule], Field: r.Field, List: r.List, Query: r.Query, Handler: r.Handler}
-}
+func Consumers(cfg *config.Config) []round.Consumer { return cfg.Rounds() }
 
 // rounds is the store as the consumers see it.
 type rounds struct{ *postgres.Store }

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/round"
 )
@@ -37,7 +36,7 @@ func subject(t testing.TB) Subject {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return Subject{Config: cfg, Consumers: engine.Consumers(cfg), Handlers: []string{"mentions"}}
+	return Subject{Config: cfg, Consumers: cfg.Rounds(), Handlers: []string{"mentions"}}
 }
 
 func everything(string) bool { return true }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 )
 
@@ -19,7 +18,7 @@ func TestPageShowsWhatWorks(t *testing.T) {
 	if err := problems.Err(); err != nil {
 		t.Fatal(err)
 	}
-	s := Subject{Config: cfg, Consumers: engine.Consumers(cfg), Handlers: []string{"mentions"}}
+	s := Subject{Config: cfg, Consumers: cfg.Rounds(), Handlers: []string{"mentions"}}
 	page, err := os.ReadFile("../../docs/testing.md")
 	if err != nil {
 		t.Fatal(err)
