@@ -21,6 +21,7 @@ GRANT SELECT ON public.watchers TO bothy_app;
 CREATE TABLE public.secrets (id uuid, person text);
 CREATE SCHEMA private;
 CREATE TABLE private.notes (person text);
+GRANT USAGE ON SCHEMA private TO bothy_app;
 GRANT SELECT ON private.notes TO bothy_app;
 CREATE VIEW public.people AS SELECT person FROM public.secrets;
 CREATE VIEW public.people_invoker WITH (security_invoker) AS SELECT person FROM public.secrets;
@@ -112,6 +113,7 @@ func TestCheckDatabaseRules(t *testing.T) {
 		{"large, no index", "SELECT b.seq, l.person AS recipient FROM batch b JOIN public.large l ON l.id = b.seq", []string{`large-scan`, `reads public.large from end to end in every round, about 20000 rows`, `CREATE INDEX CONCURRENTLY ON "public"."large" (id)`}},
 		{"large, array", "SELECT b.seq, l.person AS recipient FROM batch b JOIN public.large l ON b.type = ANY (l.tags)", []string{`large-scan`, `compare with tags @> ARRAY[...]`, `USING gin (tags)`}},
 		{"large, an index", "SELECT b.seq, l.person AS recipient FROM batch b JOIN public.indexed l ON l.id = b.seq", nil},
+		{"search path", fmt.Sprintf(shape, "notes"), nil}, // of the app's own sessions, where the schema is not named
 		{"never analysed", "SELECT b.seq, l.person AS recipient FROM batch b JOIN public.fresh l ON l.id = b.seq", []string{`never-analysed`, `run: ANALYZE "public"."fresh"`}},
 	}
 	names, queries := make([]string, len(tests)), make([]string, len(tests))
@@ -122,6 +124,7 @@ func TestCheckDatabaseRules(t *testing.T) {
 	for statement := range strings.SplitSeq(shop, ";\n") {
 		db.Exec(t, statement)
 	}
+	db.Exec(t, `ALTER ROLE bothy_app IN DATABASE `+db.Name+` SET search_path = private, public`)
 	db.Append(t, 5)
 	for who, url := range map[string]string{"as the app": db.AppURL, "as an administrator": db.AdminURL} {
 		t.Run(who, func(t *testing.T) {
