@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,8 +51,12 @@ What the engine says about a file that a person wrote, by code. An **error** sto
 **warning** is reported and nothing else, unless ` + "`--strict`" + ` is given. Each example is the smallest case of the code in the
 tests, with everything that is said about it.
 `)
+	all, err := cases(root)
+	if err != nil {
+		return nil, err
+	}
 	for _, kind := range engine.Kinds() {
-		found, err := smallest(root, kind.Code)
+		found, err := smallest(all, kind.Code)
 		if err != nil {
 			return nil, err
 		}
@@ -88,27 +93,32 @@ func needsServer(code string) bool {
 	return slices.ContainsFunc(engine.DatabaseKinds(), func(k problem.Kind) bool { return k.Code == code })
 }
 
-// smallest finds the shortest case of a code whose output speaks of it, or none.
-func smallest(root, code string) (example, error) {
-	var found []example
+// cases are the outputs of every case under root, by path.
+func cases(root string) (map[string]string, error) {
 	outputs, err := glob(filepath.Join(root, "engine", "*", "testdata"), filepath.Join(root, "engine", "testdata"))
 	if err != nil {
-		return example{}, err
+		return nil, err
 	}
+	all := make(map[string]string, len(outputs))
 	for _, output := range outputs {
-		folder := filepath.Dir(output)
-		name, _, _ := strings.Cut(filepath.Base(folder), ".")
-		if filepath.Base(output) == "want.txt" && name != code {
-			continue
-		}
 		want, err := os.ReadFile(output)
 		if err != nil {
-			return example{}, err
+			return nil, err
 		}
-		if !strings.Contains(string(want), "["+code+"]") {
+		all[output] = string(want)
+	}
+	return all, nil
+}
+
+// smallest finds the shortest case of a code whose output speaks of it, or none.
+func smallest(all map[string]string, code string) (example, error) {
+	var found []example
+	for _, output := range slices.Sorted(maps.Keys(all)) {
+		name, _, _ := strings.Cut(filepath.Base(filepath.Dir(output)), ".")
+		if filepath.Base(output) == "want.txt" && name != code || !strings.Contains(all[output], "["+code+"]") {
 			continue
 		}
-		one, err := read(output, string(want))
+		one, err := read(output, all[output])
 		if err != nil {
 			return example{}, err
 		}
