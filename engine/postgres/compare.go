@@ -35,11 +35,12 @@ const handlerChunk = 1000
 // a difference is no fault.
 func (s *Store) Compare(ctx context.Context, c round.Consumer, jobsSchema string, first, last int64) (Comparison, error) {
 	result := Comparison{Consumer: c.Name, Events: max(0, last-first+1)}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return result, failed("compare jobs with the log", err)
 	}
 	defer conn.Release()
+	defer untilDone(conn.Conn())() // all jobs of a log are one statement
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return result, failed("compare jobs with the log", err)

@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -29,10 +30,13 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.doing, f.cause
 func (f *Failure) Unwrap() error { return f.cause }
 
 // ErrorType is a value from a closed set for logs and metrics: the SQLSTATE when the server answered with
-// one, else connection.
+// one, else timeout when it did not answer in time, else connection.
 func (f *Failure) ErrorType() string {
 	if code := sqlState(f.cause); code != "" {
 		return code
+	}
+	if _, silent := errors.AsType[*SilentError](f.cause); silent || errors.Is(f.cause, context.DeadlineExceeded) {
+		return "timeout"
 	}
 	return "connection"
 }

@@ -92,7 +92,8 @@ func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, throu
 		recipients, err := handler(ctx, &HandlerTx{tx}, e)
 		if err != nil {
 			err = fmt.Errorf("handler %q on event %d: %w", name, e.Seq, err)
-			if sqlState(err) != "" { // of a statement of its own: a deadlock there is tried again like any other
+			// of a statement of its own: a deadlock there is tried again like any other
+			if sqlState(err) != "" || tx.conn.Conn().IsClosed() {
 				err = failed("decide recipients", err)
 			}
 			return round.Decision{}, err
@@ -291,6 +292,8 @@ func ruleFailed(err error) error {
 // find without data: syntax, missing tables and rights, columns that are not seq and recipient, and most
 // attempts to write.
 func (s *Store) CheckRule(ctx context.Context, rule string) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	sql, args := s.ruleStatement(rule, nil)
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"example.com/bothy/engine/round"
 )
 
-// endLimit bounds a rollback, and the wait for the reply to a COMMIT that was sent. Both run on a context
-// of their own: a round whose context is cancelled must still leave a clean connection behind.
-const endLimit = 10 * time.Second
+// EndGrace is how long a rollback, or a COMMIT that was sent, may go on once its round was cancelled. Both run on
+// a context of their own: a round that is told to stop must still leave a clean connection behind.
+const EndGrace = time.Second
 
 // Tx is the transaction of one round. Its methods are called in the order of the round table; it offers
 // neither commit nor rollback.
@@ -47,7 +47,7 @@ type statement struct {
 // error means that it ended as run wanted: committed, or rolled back. After an error nothing was committed
 // as far as the engine knows; when only the reply was lost the next round reads the truth.
 func (s *Store) Round(ctx context.Context, c round.Consumer, run func(context.Context, *Tx) (commit bool)) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return failed("get a connection", err)
 	}
@@ -159,7 +159,7 @@ func (tx *Tx) Advance(from, to int64) { tx.advance = &move{from, to} }
 // commit sends what was held back, the move of the cursor and COMMIT in one round trip. PostgreSQL answers
 // ROLLBACK, without an error, to the COMMIT of a failed transaction: only the tag COMMIT is success.
 func (tx *Tx) commit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
 	batch := &pgx.Batch{}
 	for _, s := range tx.held {
@@ -196,7 +196,7 @@ func (tx *Tx) rollback(ctx context.Context) {
 	if !tx.open || tx.conn.Conn().IsClosed() || tx.conn.Conn().PgConn().TxStatus() == 'I' {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
 	_, _ = tx.conn.Exec(ctx, `ROLLBACK`)
 	tx.open = false
