@@ -107,8 +107,7 @@ func TestRoundWhoseServerFallsSilent(t *testing.T) {
 				if fault == "frozen" && !db.Private() {
 					return
 				}
-				var typed interface{ ErrorType() string }
-				if o.End.Name != "failed" || !errors.As(o.Err, &typed) || !slices.Contains([]string{"timeout", "connection"}, typed.ErrorType()) {
+				if o.End.Name != "failed" || !slices.Contains([]string{"timeout", "connection"}, o.ErrorType()) {
 					t.Fatalf("round ended %s with %v, want failed with error.type timeout or connection", o.End.Name, o.Err)
 				}
 				if fault == "reply lost" && moment == "commit" && cursorOf(t, db, "push") != 80 {

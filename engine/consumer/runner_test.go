@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,12 +69,13 @@ func (s signals) Run(ctx context.Context, wake func()) error {
 }
 
 var (
-	idle   = consumer.Outcome{End: machine.End{Name: "idle", Next: machine.Wait, Edge: machine.Settle}}
-	locked = consumer.Outcome{End: machine.End{Name: "locked", Next: machine.Wait, Edge: machine.Unchanged}}
-	full   = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}, Full: true}
-	short  = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}}
-	failed = consumer.Outcome{End: machine.End{Name: "failed", Next: machine.Wait, Failure: consumer.FailureError, Edge: machine.Settle}, Err: errors.New("secret of the event")}
-	gap    = consumer.Outcome{End: machine.End{Name: "gap", Next: machine.Wait, Failure: consumer.FailureGap, Edge: machine.Settle}}
+	idle        = consumer.Outcome{End: machine.End{Name: "idle", Next: machine.Wait, Edge: machine.Settle}}
+	locked      = consumer.Outcome{End: machine.End{Name: "locked", Next: machine.Wait, Edge: machine.Unchanged}}
+	unfinalized = consumer.Outcome{End: machine.End{Name: "unfinalized", Next: machine.Wait, Edge: machine.Unchanged}}
+	full        = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}, Full: true}
+	short       = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}}
+	failed      = consumer.Outcome{End: machine.End{Name: "failed", Next: machine.Wait, Failure: consumer.FailureError, Edge: machine.Settle}, Err: errors.New("secret of the event")}
+	gap         = consumer.Outcome{End: machine.End{Name: "gap", Next: machine.Wait, Failure: consumer.FailureGap, Edge: machine.Settle}}
 )
 
 const poll = 5 * time.Second
@@ -222,6 +224,73 @@ func TestRunnerLogsEdges(t *testing.T) {
 		`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=consumer_gap`,
 	}
 	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(logs.String()), "\n")); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// heldUp polls until the rounds of a consumer ended as given, and gives its log.
+func heldUp(t *testing.T, outcomes ...consumer.Outcome) []string {
+	t.Helper()
+	var logs bytes.Buffer
+	s := &script{outcomes: outcomes}
+	run(t, s, &logs, func(*consumer.Runner, signals) {
+		<-time.After(poll*time.Duration(len(outcomes)-1) + time.Second)
+	})
+	if logs.Len() == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSpace(logs.String()), "\n")
+}
+
+// Case 22: a transaction that keeps the cursor row is no failure, but not healthy for ever either. It is told
+// once it has lasted for ten polls without a move of the cursor, and when it ends.
+func TestRunnerTellsALongLock(t *testing.T) {
+	t.Parallel()
+	held := `level=WARN msg="event consumer held up: another transaction keeps its cursor locked" bothy.consumer.name=push error.type=cursor_locked`
+	free := `level=INFO msg="event consumer no longer held up" bothy.consumer.name=push bothy.consumer.duration=`
+	at := func(cursor int64) consumer.Outcome { o := locked; o.Cursor = cursor; return o }
+	times := func(n int, o consumer.Outcome) []consumer.Outcome { return slices.Repeat([]consumer.Outcome{o}, n) }
+	moving := make([]consumer.Outcome, 30)
+	for i := range moving {
+		moving[i] = at(int64(i / 5))
+	}
+	for name, tt := range map[string]struct {
+		outcomes []consumer.Outcome
+		want     []string
+	}{
+		"too short to tell":          {append(times(10, locked), idle), nil},
+		"told once":                  {times(25, locked), []string{held}},
+		"told when it ends":          {append(times(12, locked), idle), []string{held, free + "1m0s"}},
+		"another worker makes a way": {moving, nil},
+		"failures between say nothing": {
+			slices.Concat(times(6, locked), times(1, failed), times(6, locked), times(1, short)),
+			[]string{`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`, held, free + "1m5s", `level=INFO msg="event consumer recovered" bothy.consumer.name=push`},
+		},
+		"twice": {
+			slices.Concat(times(11, locked), times(1, idle), times(11, locked), times(1, gap)),
+			[]string{held, free + "55s", held, free + "55s", `level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=consumer_gap`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, heldUp(t, tt.outcomes...)); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A database that went back in time stops every consumer: each says so once, at once.
+func TestRunnerTellsUnfinalized(t *testing.T) {
+	t.Parallel()
+	got := heldUp(t, idle, unfinalized, unfinalized, locked, unfinalized, failed, unfinalized, short, short)
+	want := []string{
+		`level=ERROR msg="event consumer stopped: the database was restored or promoted, and that is not finalized" bothy.consumer.name=push error.type=restore_not_finalized`,
+		`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`,
+		`level=INFO msg="event consumer goes on: the restore is finalized" bothy.consumer.name=push bothy.consumer.duration=30s`,
+		`level=INFO msg="event consumer recovered" bothy.consumer.name=push`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -29,8 +31,8 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.doing, f.cause
 // Unwrap is the error of the database or the driver.
 func (f *Failure) Unwrap() error { return f.cause }
 
-// ErrorType is a value from a closed set for logs and metrics: the SQLSTATE when the server answered with
-// one, else timeout when it did not answer in time, else connection.
+// ErrorType is a value from a closed set for logs and metrics: the SQLSTATE when the server answered with one,
+// timeout when it did not answer in time, connection when there was none or it broke, else error.
 func (f *Failure) ErrorType() string {
 	if code := sqlState(f.cause); code != "" {
 		return code
@@ -38,7 +40,35 @@ func (f *Failure) ErrorType() string {
 	if _, silent := errors.AsType[*SilentError](f.cause); silent || errors.Is(f.cause, context.DeadlineExceeded) {
 		return "timeout"
 	}
-	return "connection"
+	if disconnected(f.cause) {
+		return "connection"
+	}
+	if typed, ok := errors.AsType[interface {
+		error
+		ErrorType() string
+	}](f.cause); ok {
+		return typed.ErrorType()
+	}
+	return "error"
+}
+
+// errBroken marks an error whose own words do not say that the connection is gone.
+var errBroken = errors.New("the connection broke")
+
+// disconnected reports whether an error is one of reaching the server rather than of what was asked.
+func disconnected(err error) bool {
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errBroken} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return pgconn.SafeToRetry(err) // the driver says so of a connection that was closed before
 }
 
 // Transient reports whether the same round, tried again at once, is likely to pass: the server chose it

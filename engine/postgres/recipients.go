@@ -46,6 +46,23 @@ func (h *HandlerTx) InsertJob(ctx context.Context, args OwnArgs, job round.Job) 
 	return h.tx.store.options.Inserter.InsertOwn(ctx, jobTx{h.tx}, args, job)
 }
 
+// HandlerError is an error that a handler returned.
+type HandlerError struct {
+	Name  string // the handler's
+	Seq   int64  // of the event that it was asked about
+	cause error
+}
+
+func (e *HandlerError) Error() string {
+	return fmt.Sprintf("handler %q on event %d: %v", e.Name, e.Seq, e.cause)
+}
+
+// Unwrap is what the handler returned.
+func (e *HandlerError) Unwrap() error { return e.cause }
+
+// ErrorType is handler.
+func (e *HandlerError) ErrorType() string { return "handler" }
+
 // RuleError is a recipient rule that cannot be used as it is written: its author must change it.
 type RuleError struct {
 	What  string // what the rule did
@@ -91,10 +108,12 @@ func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, throu
 	for i, e := range events {
 		recipients, err := handler(ctx, &HandlerTx{tx}, e)
 		if err != nil {
-			err = fmt.Errorf("handler %q on event %d: %w", name, e.Seq, err)
-			// of a statement of its own: a deadlock there is tried again like any other
-			if sqlState(err) != "" || tx.conn.Conn().IsClosed() {
+			err = &HandlerError{Name: name, Seq: e.Seq, cause: err}
+			switch { // of a statement of its own: a deadlock there is tried again like any other
+			case sqlState(err) != "":
 				err = failed("decide recipients", err)
+			case tx.conn.Conn().IsClosed():
+				err = failed("decide recipients", fmt.Errorf("%w: %w", err, errBroken))
 			}
 			return round.Decision{}, err
 		}

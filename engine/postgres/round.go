@@ -72,8 +72,9 @@ func (s *Store) Round(ctx context.Context, c round.Consumer, run func(context.Co
 }
 
 // Lock begins the transaction and tries to lock the cursor row. The read travels in the same round trip,
-// as a statement of its own with a newer snapshot; its result waits for Read.
-func (tx *Tx) Lock(ctx context.Context) (round.Lock, error) {
+// as a statement of its own with a newer snapshot; its result waits for Read. Of a row that is taken, all that
+// counts of it is where the cursor stood.
+func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err error) {
 	s := tx.store
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`)
@@ -90,13 +91,13 @@ func (tx *Tx) Lock(ctx context.Context) (round.Lock, error) {
 	}
 	switch {
 	case err != nil:
-		return "", failed("lock the cursor", err)
+		return "", 0, failed("lock the cursor", err)
 	case !tx.found:
-		return round.Missing, nil
+		return round.Missing, 0, nil
 	case !held:
-		return round.Taken, nil
+		return round.Taken, tx.snapshot.Cursor, nil
 	default:
-		return round.Held, nil
+		return round.Held, tx.snapshot.Cursor, nil
 	}
 }
 
