@@ -30,6 +30,7 @@ type Tx struct {
 	epoch    string
 	found    bool // the cursor row exists
 	snapshot round.Snapshot
+	sizes    sizes // of the events of the snapshot, for a handler
 	advance  *move
 	held     []statement // sent with the commit
 }
@@ -119,7 +120,7 @@ func (tx *Tx) readLock(results pgx.BatchResults, read readStatement) (held bool,
 	if err != nil {
 		return false, err
 	}
-	tx.snapshot, tx.found, err = tx.store.scanSnapshot(rows, read)
+	tx.snapshot, tx.sizes, tx.found, err = tx.store.scanSnapshot(rows, read)
 	return held, err
 }
 
@@ -133,7 +134,7 @@ func (tx *Tx) Read(ctx context.Context) (round.Snapshot, error) {
 			return round.Snapshot{}, failed("read the log again", err)
 		}
 		var found bool
-		tx.snapshot, found, err = tx.store.scanSnapshot(rows, read)
+		tx.snapshot, tx.sizes, found, err = tx.store.scanSnapshot(rows, read)
 		if err == nil && !found {
 			err = errors.New("the cursor row is gone")
 		}
