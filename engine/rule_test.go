@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/bothy/engine"
 	core "example.com/bothy/engine/round"
@@ -210,5 +211,24 @@ CREATE FUNCTION public.note(what text) RETURNS text LANGUAGE sql AS $$INSERT INT
 			}
 			wantRound(t, e, "other", "processed") // on the same pool: no connection was left in a bad state
 		})
+	}
+}
+
+// A query that takes too long over a whole batch takes fewer events at a time, and every event gets its jobs.
+func TestQueryRuleThatIsTooSlowForAWholeBatch(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push", batch: 16, recipients: `{query: "SELECT b.seq, 'alex' AS recipient FROM batch b, pg_sleep(0.1 * (SELECT count(*) FROM batch))"}`}
+	db := database(t, push)
+	cfg := configureWith(t, db.AppURL, "consumer: {poll_interval: 1h}", push)
+	cfg.Database.StatementTimeout = 500 * time.Millisecond
+	var log lines
+	e := open(t, cfg, engine.WithLogger(log.logger()))
+	ensure(t, e)
+	db.Append(t, 16)
+	runInBackground(t, e)
+	waitUntil(t, "the consumer reaches the head", func() bool { return cursorOf(t, db, "push") == 16 })
+	wantExactlyOnce(t, db, "push", 1, 16, "alex")
+	if got := log.String(); strings.Count(got, "takes smaller batches") != 1 || strings.Contains(got, "round failed") {
+		t.Errorf("log:\n%swant one record of smaller batches and none of a failing round", got)
 	}
 }

@@ -132,7 +132,7 @@ func (r *Runner) wake() {
 
 // loop runs one consumer until the runner stops or the table says so.
 func (r *Runner) loop(ctx context.Context, c Consumer, wake <-chan struct{}) {
-	health := newHealth(c, r.logger)
+	health, batch := newHealth(c, r.logger), newBatch(c, r.logger)
 	poll := time.NewTimer(c.PollInterval)
 	defer poll.Stop()
 	for {
@@ -141,11 +141,16 @@ func (r *Runner) loop(ctx context.Context, c Consumer, wake <-chan struct{}) {
 			return
 		default:
 		}
+		c.Batch = batch.now
 		outcome := r.rounds.Round(ctx, c.Consumer)
-		health.record(ctx, outcome)
 		if r.observe != nil {
 			r.observe(c.Name, outcome)
 		}
+		if batch.reduce(ctx, outcome) {
+			continue // no edge: how the round ends is not known yet
+		}
+		batch.done(ctx, outcome)
+		health.record(ctx, outcome)
 		switch outcome.End.Next {
 		case machine.AgainWhenFull:
 			if outcome.Full {

@@ -28,18 +28,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type script struct {
 	mu       sync.Mutex
 	outcomes []consumer.Outcome
+	batches  []int
+	most     int // the largest batch that passes; 0 for any
 	begun    []time.Duration
 	start    time.Time
 	during   func(ctx context.Context, n int)
 }
 
-func (s *script) Round(ctx context.Context, _ round.Consumer) consumer.Outcome {
+func (s *script) Round(ctx context.Context, c round.Consumer) consumer.Outcome {
 	s.mu.Lock()
 	n := len(s.begun)
+	s.batches = append(s.batches, c.Batch)
 	s.begun = append(s.begun, time.Since(s.start))
 	outcome := idle
 	if n < len(s.outcomes) {
 		outcome = s.outcomes[n]
+	}
+	if s.most > 0 && c.Batch > s.most {
+		outcome = large
 	}
 	s.mu.Unlock()
 	if s.during != nil {
@@ -78,6 +84,15 @@ var (
 	gap         = consumer.Outcome{End: machine.End{Name: "gap", Next: machine.Wait, Failure: consumer.FailureGap, Edge: machine.Settle}}
 )
 
+// tooLarge is an error of a round over too many events.
+type tooLarge struct{}
+
+func (tooLarge) Error() string     { return "canceling statement due to statement timeout" }
+func (tooLarge) TooLarge() bool    { return true }
+func (tooLarge) ErrorType() string { return "57014" }
+
+var large = consumer.Outcome{End: failed.End, Err: tooLarge{}}
+
 const poll = 5 * time.Second
 
 // run starts a runner over the outcomes inside a bubble of synthetic time, lets body act and stops it.
@@ -92,7 +107,7 @@ func run(t *testing.T, s *script, logs *bytes.Buffer, body func(r *consumer.Runn
 			}
 			return a
 		}})
-		one := consumer.Consumer{Consumer: round.Consumer{Name: "push", Batch: 2}, PollInterval: poll}
+		one := consumer.Consumer{Consumer: round.Consumer{Name: "push", Batch: 100}, PollInterval: poll}
 		r := consumer.NewRunner(s, []consumer.Consumer{one}, wake, slog.New(handler), nil)
 		r.Start(t.Context())
 		synctest.Wait()
@@ -293,6 +308,66 @@ func TestRunnerTellsUnfinalized(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
+}
+
+// A batch that the server cannot do is halved until it passes, at once and told once. It grows again, and what
+// fails to grow is tried ever more seldom.
+func TestRunnerReducesABatchThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	did := short
+	did.Events = 1
+	t.Run("down to what passes", func(t *testing.T) {
+		t.Parallel()
+		var logs bytes.Buffer
+		s := &script{outcomes: slices.Repeat([]consumer.Outcome{did}, 100), most: 30}
+		run(t, s, &logs, func(_ *consumer.Runner, wake signals) {
+			if diff := cmp.Diff([]int{100, 50, 25}, s.batches); diff != "" {
+				t.Errorf("batches at once (-want +got):\n%s", diff)
+			}
+			for range 9 {
+				wake <- struct{}{}
+				synctest.Wait()
+			}
+			// 50 is tried after 1 round that did well, then after 2, then after 4
+			if diff := cmp.Diff([]int{100, 50, 25, 50, 25, 25, 50, 25, 25, 25, 25, 50, 25, 25, 25}, s.batches); diff != "" {
+				t.Errorf("batches (-want +got):\n%s", diff)
+			}
+			s.mu.Lock()
+			s.most = 0 // the server has room again
+			s.mu.Unlock()
+			for range 60 {
+				wake <- struct{}{}
+				synctest.Wait()
+			}
+			if last := s.batches[len(s.batches)-1]; last != 100 {
+				t.Errorf("the last batch is %d, want the whole 100", last)
+			}
+		})
+		want := `level=WARN msg="event consumer takes smaller batches: the server could not do a whole one" bothy.consumer.name=push error.type=57014
+level=INFO msg="event consumer takes whole batches again" bothy.consumer.name=push
+`
+		if diff := cmp.Diff(want, logs.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a single event that is too large", func(t *testing.T) {
+		t.Parallel()
+		var logs bytes.Buffer
+		s := &script{outcomes: slices.Repeat([]consumer.Outcome{large}, 100)}
+		run(t, s, &logs, func(_ *consumer.Runner, wake signals) {
+			wake <- struct{}{}
+			synctest.Wait()
+			if diff := cmp.Diff([]int{100, 50, 25, 12, 6, 3, 1, 1}, s.batches); diff != "" {
+				t.Errorf("batches (-want +got):\n%s", diff)
+			}
+		})
+		want := `level=WARN msg="event consumer takes smaller batches: the server could not do a whole one" bothy.consumer.name=push error.type=57014
+level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=57014
+`
+		if diff := cmp.Diff(want, logs.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // A panic of the runner itself, not of a step, is its failure: the process must end.

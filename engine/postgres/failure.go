@@ -78,6 +78,17 @@ func (f *Failure) Transient() bool {
 	return code == codeDeadlock || code == codeLockTimeout
 }
 
+// TooLarge reports whether a round over fewer events may pass where this one did not: a statement took longer,
+// or more memory or disk, than the server gives it.
+func (f *Failure) TooLarge() bool {
+	switch sqlState(f.cause) {
+	case codeCancelled, codeOutOfMemory, codeLimitExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // The conditions that the engine tells apart by their SQLSTATE.
 const (
 	codeDeadlock          = "40P01"
@@ -85,6 +96,9 @@ const (
 	codeCheckViolation    = "23514"
 	codeReadOnly          = "25006"
 	codeInsufficientRight = "42501"
+	codeCancelled         = "57014" // statement_timeout, among others
+	codeOutOfMemory       = "53200"
+	codeLimitExceeded     = "53400" // temp_file_limit
 )
 
 // sqlState is the SQLSTATE of an error, or "" when it did not come from the server.
