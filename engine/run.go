@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"sync"
 
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
@@ -56,27 +56,20 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	runner.Start(context.WithoutCancel(ctx))
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
 
-	partitions := time.NewTicker(partitionInterval)
-	defer partitions.Stop()
-	var failure error
-	for running := true; running; {
-		select {
-		case <-ctx.Done():
-			running = false
-		case failure = <-runner.Failed():
-			running = false
-		case <-partitions.C:
-			if err := e.makePartitions(ctx); err != nil && ctx.Err() == nil {
-				e.options.logger.WarnContext(ctx, "event log partitions not made ahead", "error.type", errorType(err))
-			}
-		}
-	}
-	return errors.Join(failure, e.stop(ctx, runner))
-}
+	maintaining, stopMaintaining := context.WithCancel(ctx)
+	var maintenance sync.WaitGroup
+	maintenance.Go(func() { e.maintain(maintaining) })
 
-// partitionInterval is how often partitions are made ahead. The log has room for sync.partitions_ahead
-// whole partitions without it.
-const partitionInterval = time.Minute
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-runner.Failed():
+	}
+	stopMaintaining()
+	err := e.stop(ctx, runner)
+	maintenance.Wait()
+	return errors.Join(failure, err)
+}
 
 // stop ends the runner within the budget.
 func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
