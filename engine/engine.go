@@ -83,8 +83,8 @@ type Engine struct {
 	started bool // Run was called: the handlers are fixed
 }
 
-// Open proves the round table, connects to the database and checks that its schema fits this binary. It
-// changes nothing there. The caller closes the engine.
+// Open proves the round table, connects to the database (with the URL of database.url_file, where that is
+// written) and checks that its schema fits this binary. It changes nothing there. The caller closes the engine.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, error) {
 	o := options{logger: slog.New(slog.DiscardHandler)}
 	for _, option := range opts {
@@ -92,6 +92,9 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 	}
 	table, problems := Table()
 	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	if err := cfg.ReadURLFile().Err(); err != nil {
 		return nil, err
 	}
 	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1)}

@@ -109,11 +109,19 @@ func (e *Engine) makePartitions(ctx context.Context) error {
 	return err
 }
 
+// lockedPolls is how many poll intervals another transaction may hold a cursor that does not move before that is
+// told, unless the consumer counts as late before.
+const lockedPolls = 10
+
 // runnable are the consumers with their poll intervals.
 func (e *Engine) runnable() []consumer.Consumer {
 	list := make([]consumer.Consumer, len(e.config.Consumers))
 	for i, c := range Consumers(e.config) {
-		list[i] = consumer.Consumer{Consumer: c, PollInterval: e.config.Consumers[i].PollInterval}
+		declared := e.config.Consumers[i]
+		list[i] = consumer.Consumer{
+			Consumer: c, PollInterval: declared.PollInterval,
+			LockedAfter: min(lockedPolls*declared.PollInterval, declared.PendingAlertAfter),
+		}
 	}
 	return list
 }

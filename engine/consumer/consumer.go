@@ -51,7 +51,7 @@ type Consumer struct {
 	round.Consumer
 	PollInterval time.Duration // the longest time between two looks at the log
 	// LockedAfter is how long another transaction may hold the cursor row, without moving the cursor, before
-	// that is told. Zero is 10 poll intervals.
+	// that is told.
 	LockedAfter time.Duration
 }
 
