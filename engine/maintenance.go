@@ -16,8 +16,8 @@ const (
 	fillInterval = time.Second
 )
 
-// maintain keeps partitions ahead of the head until ctx ends: every minute, and when a round saw that half of
-// the room is used.
+// maintain looks after the log until ctx ends. It keeps partitions ahead of the head, every minute and when a
+// round saw that half of the room is used, and drops the partitions that retention lets go, every minute.
 func (e *Engine) maintain(ctx context.Context) {
 	ticker := time.NewTicker(maintenanceInterval)
 	defer ticker.Stop()
@@ -25,12 +25,18 @@ func (e *Engine) maintain(ctx context.Context) {
 		logger: e.options.logger,
 		fails:  "event log partitions not made ahead", again: "event log partitions made ahead again",
 	}
+	expired := edge{
+		logger: e.options.logger,
+		fails:  "event log partitions older than sync.event_retention not dropped", again: "event log partitions dropped again",
+	}
+	expired.record(ctx, e.dropExpired(ctx))
 	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			expired.record(ctx, e.dropExpired(ctx))
 		case <-e.fill:
 			if time.Since(last) < fillInterval {
 				continue // the next round asks again
@@ -39,6 +45,15 @@ func (e *Engine) maintain(ctx context.Context) {
 		last = time.Now()
 		ahead.record(ctx, e.makePartitions(ctx))
 	}
+}
+
+// dropExpired drops the partitions that retention lets go.
+func (e *Engine) dropExpired(ctx context.Context) error {
+	dropped, err := e.store.DropExpired(ctx, e.config.Sync.EventRetention)
+	if n := len(dropped); n > 0 {
+		e.options.logger.InfoContext(ctx, "event log partitions dropped by retention", "partitions", n, "first", dropped[0].First, "last", dropped[n-1].Last)
+	}
+	return err
 }
 
 // edge logs when something that is done again and again begins to fail, and when it no longer does.

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Partitions by fill level: an append that would find none makes one.
+-- The upkeep of the log: partitions by fill level, so that an append that would find none makes one, and the
+-- end of those that retention lets go.
 
 -- What make_partitions was told last, so that an append makes partitions of the same size.
 ALTER TABLE {{schema}}.event_seq ADD COLUMN partition_size bigint;
@@ -196,7 +197,41 @@ BEGIN
 END
 $bothy$;
 
+-- Drops the oldest partition when all its events are older than retention, and answers the first and the last
+-- number that it could hold; nothing when there is none to drop, or another session is at it. The partition that
+-- holds the head stays, and so does every later one. The lock that a drop needs keeps readers and producers
+-- waiting behind it, so it gives up soon: call it again.
+CREATE FUNCTION {{schema}}.drop_expired_partition(retention interval, OUT first bigint, OUT last bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $bothy$
+DECLARE
+    oldest record;
+    newest timestamptz;
+BEGIN
+    IF retention IS NULL OR retention < interval '1 hour' THEN
+        RAISE EXCEPTION 'drop_expired_partition: retention is %: give at least 1 hour', coalesce(retention::text, 'null')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(hashtextextended({{schema_literal}} || '.drop_expired_partition', 0)) THEN
+        RETURN;
+    END IF;
+    SELECT p.* INTO oldest FROM {{schema}}.event_log_partitions() p ORDER BY p.first LIMIT 1;
+    IF oldest IS NULL OR oldest.after > (SELECT c.seq FROM {{schema}}.event_seq c WHERE c.one) THEN
+        RETURN;
+    END IF;
+    -- Numbers rise with time, so the newest event is the last one. A partition whose events are gone has none.
+    SELECT e.occurred_at INTO newest FROM {{schema}}.event_log e
+    WHERE e.seq >= oldest.first AND e.seq < oldest.after ORDER BY e.seq DESC LIMIT 1;
+    IF newest >= clock_timestamp() - retention THEN
+        RETURN;
+    END IF;
+    EXECUTE format('DROP TABLE %s.%I', {{schema_literal}}, oldest.name);
+    first := oldest.first;
+    last := oldest.after - 1;
+END
+$bothy$;
+
 REVOKE ALL ON FUNCTION {{schema}}.make_partition(bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_room(bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{schema}}.drop_expired_partition(interval) FROM PUBLIC;
 
-INSERT INTO {{schema}}.schema_migration (version, name, oldest_binary) VALUES (7, 'room', 1);
+INSERT INTO {{schema}}.schema_migration (version, name, oldest_binary) VALUES (7, 'log_upkeep', 1);
