@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -51,6 +52,7 @@ type options struct {
 	logger  *slog.Logger
 	observe func(name string, o Outcome)
 	tracer  pgx.QueryTracer
+	margin  time.Duration // of the wait for an answer; 0 is the store's
 }
 
 // WithLogger makes the engine log to logger. Without it, it logs nothing.
@@ -74,6 +76,7 @@ type Engine struct {
 	service  *consumer.Service
 	inserter *jobs.Inserter
 	handlers map[string]Handler
+	fill     chan struct{} // capacity one: a round saw that the log fills up
 
 	mu      sync.Mutex
 	started bool // Run was called: the handlers are fixed
@@ -93,7 +96,7 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 	if err := cfg.ReadURLFile().Err(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}}
+	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1)}
 	store, err := postgres.Open(ctx, e.storeOptions())
 	if err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func (e *Engine) storeOptions() postgres.Options {
 	return postgres.Options{
 		URL: database.URL.Reveal(), Schema: database.Schema, MaxConns: connections,
 		StatementTimeout: database.StatementTimeout, LockTimeout: database.LockTimeout, IdleInTxTimeout: database.IdleInTxTimeout,
-		RestoreGuard: database.Guarded(), Handlers: e.handlers, Tracer: e.options.tracer,
+		RestoreGuard: database.Guarded(), Handlers: e.handlers, Tracer: e.options.tracer, ReplyMargin: e.options.margin,
 	}
 }
 
@@ -177,7 +180,7 @@ func (e *Engine) Round(ctx context.Context, name string) (Outcome, error) {
 	return Outcome{}, fmt.Errorf("consumer %q is not declared in %s", name, e.config.File())
 }
 
-// notifying runs rounds and tells River's workers of the jobs.
+// notifying runs rounds, and tells River's workers of the jobs and the maintenance of a log that fills up.
 type notifying struct{ *Engine }
 
 // Round runs one round.
@@ -185,6 +188,12 @@ func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
 	o := n.service.Round(ctx, c)
 	if o.Jobs > 0 {
 		n.inserter.Inserted(c.Job.Queue)
+	}
+	if o.Head > 0 && o.Room <= n.config.Sync.EventLogPartitionSize*int64(n.config.Sync.PartitionsAhead)/2 {
+		select {
+		case n.fill <- struct{}{}:
+		default:
+		}
 	}
 	return o
 }

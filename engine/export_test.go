@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/consumer"
@@ -34,3 +35,9 @@ func ServerProblems(cfg *config.Config, server postgres.Server) problem.List {
 	d.server()
 	return d.problems
 }
+
+// WithMargin changes how much longer than statement_timeout the engine waits for an answer.
+func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }
+
+// DropExpired does what maintenance does every minute about retention.
+func (e *Engine) DropExpired(ctx context.Context) error { return e.dropExpired(ctx) }

@@ -9,7 +9,7 @@ import (
 
 // MigrateOptions is what a configuration says about its database.
 func MigrateOptions(cfg *config.Config) postgres.MigrateOptions {
-	return postgres.MigrateOptions{
+	o := postgres.MigrateOptions{
 		AdminURL:        cfg.Database.Admin().Reveal(),
 		Schema:          cfg.Database.Schema,
 		Owner:           cfg.Database.Roles.Owner,
@@ -22,4 +22,9 @@ func MigrateOptions(cfg *config.Config) postgres.MigrateOptions {
 		JobsSchema:      cfg.Jobs.Schema,
 		JobsMigrate:     cfg.Jobs.Migrate,
 	}
+	// An absent key leaves what somebody has set in the database.
+	if notify := cfg.Sync.Notifies(); cfg.Written("sync.notify") {
+		o.Notify = &notify
+	}
+	return o
 }

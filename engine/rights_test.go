@@ -66,6 +66,9 @@ func live(ctx context.Context, t *testing.T, db *enginetest.DB) error {
 	if _, err := e.States(ctx); err != nil {
 		return err
 	}
+	if err := e.DropExpired(ctx); err != nil {
+		return err
+	}
 	_, err = e.Compare(ctx, nil)
 	return err
 }

@@ -189,3 +189,6 @@ func (c *Config) Inside(path string, offset int) problem.Position {
 	}
 	return c.tree.Inside(path, offset)
 }
+
+// Written reports whether the file gives a value to a path such as sync.notify, so that it is no default.
+func (c *Config) Written(path string) bool { return c.tree.Written(path) }

@@ -36,13 +36,13 @@ func auditNumbers(t *testing.T, db *enginetest.DB) int64 {
 func TestAuditCannotFork(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t)
-	app := db.App(t)
+	owner := db.Owner(t)
 	const writers, each = 10, 5
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				if _, err := app.Exec(context.Background(), appendOneDeed, fmt.Sprintf("c-%d-%d", w, i)); err != nil {
+				if _, err := owner.Exec(context.Background(), appendOneDeed, fmt.Sprintf("c-%d-%d", w, i)); err != nil {
 					t.Errorf("append: %v", err)
 				}
 			}
@@ -58,7 +58,7 @@ func TestAuditCannotFork(t *testing.T) {
 func TestAuditNumbersHaveNoGap(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t)
-	first, second := enginetest.Connect(t, db.AppURL), enginetest.Connect(t, db.AppURL)
+	first, second := enginetest.Connect(t, db.OwnerURL), enginetest.Connect(t, db.OwnerURL)
 	tx := begin(t, first, pgx.TxOptions{})
 	must(t, tx, appendOneDeed, "given-up")
 	done := make(chan error, 1)
@@ -81,7 +81,7 @@ func TestAuditNumbersHaveNoGap(t *testing.T) {
 func TestAuditOnlyGrows(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t)
-	must(t, db.App(t), appendOneDeed, "push")
+	must(t, db.Owner(t), appendOneDeed, "push")
 	for _, sql := range []string{
 		`UPDATE bothy.audit_events SET details = '{}'`, `DELETE FROM bothy.audit_events`, `DELETE FROM bothy.audit_events WHERE false`, `TRUNCATE bothy.audit_events`,
 	} {
@@ -103,7 +103,7 @@ func TestAuditOnlyGrows(t *testing.T) {
 	app := enginetest.Connect(t, db.AppURL)
 	for _, sql := range []string{
 		`INSERT INTO bothy.audit_events (seq, at, actor, client, action, subject, details) VALUES (9, now(), 'a', 'b', 'consumer.created', 'c', '{}')`,
-		`UPDATE bothy.audit_seq SET seq = 7`, `SELECT bothy.audit_new_cursor()`,
+		`UPDATE bothy.audit_seq SET seq = 7`, `SELECT bothy.audit_new_cursor()`, `SELECT bothy.append_audit('consumer.created', 'c')`,
 	} {
 		_, err := app.Exec(t.Context(), sql)
 		wantCode(t, err, "42501", "permission denied")
