@@ -97,7 +97,7 @@ consumers:
     job: {kind: c.d}
     recipients: {query: "  SELECT \"wrong\" FROM batch"}
 `)
-	for i, want := range []string{"consumers.yaml:9:13", "consumers.yaml:12:36"} {
+	for i, want := range []string{"consumers.yaml:9:13", "consumers.yaml:12:37"} {
 		path := fmt.Sprintf("consumers[%d].recipients.query", i)
 		query := cfg.Consumers[i].Recipients.Query
 		if got := cfg.Inside(path, strings.Index(query, "wrong")).String(); got != want {
