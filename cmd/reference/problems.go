@@ -80,7 +80,8 @@ tests, with everything that is said about it.
 			case i > 0:
 				fmt.Fprintf(&b, "\n`%s`:\n\n", f.name)
 			}
-			fmt.Fprintf(&b, "```%s\n%s```\n", strings.TrimPrefix(filepath.Ext(f.name), "."), visible(begin(f.text)))
+			// "wrong" tells a test that checks every configuration of the pages to leave it alone.
+			fmt.Fprintf(&b, "```%s wrong\n%s```\n", strings.TrimPrefix(filepath.Ext(f.name), "."), visible(begin(f.text)))
 		}
 		fmt.Fprintf(&b, "\n```text\n%s```\n", visible(found.want))
 	}

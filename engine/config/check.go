@@ -65,14 +65,15 @@ func (c checker) either(first, second string) (at, also string) {
 	return first, second
 }
 
-// conflict reports two values that do not go together. It names both keys and shows neither value.
-func (c checker) conflict(code, first, second, what, fix string) {
+// conflict reports two values that do not go together. It names both keys and shows neither value. report
+// is Refuse or Warn.
+func (c checker) conflict(report func(path, code, what, fix string, also ...string), code, first, second, what, fix string) {
 	at, also := c.either(first, second)
 	if c.Written(also) {
-		c.Refuse(at, code, what, fix, also)
+		report(at, code, what, fix, also)
 		return
 	}
-	c.Refuse(at, code, what+"; "+also+" is not written, so its default holds", fix)
+	report(at, code, what+"; "+also+" is not written, so its default holds", fix)
 }
 
 func (c checker) urls() {
@@ -147,13 +148,13 @@ func (c checker) ages() {
 	const retention, alerts, polls = "sync.event_retention", "consumer.pending_alert_after", "consumer.poll_interval"
 	late := func(alert string, after time.Duration) {
 		if c.usable(alert) && c.usable(retention) && after >= c.cfg.Sync.EventRetention {
-			c.conflict("late-alert", alert, retention, alert+" is not below "+retention+": events would be dropped before their consumer counts as late",
+			c.conflict(c.Refuse, "late-alert", alert, retention, alert+" is not below "+retention+": events would be dropped before their consumer counts as late",
 				"make "+alert+" shorter, with time left to help, or "+retention+" longer")
 		}
 	}
 	slow := func(poll, alert string, every, after time.Duration) {
 		if c.usable(poll) && c.usable(alert) && every >= after {
-			c.conflict("slow-poll", poll, alert, poll+" is not below "+alert+": a consumer would count as late between two looks at the log",
+			c.conflict(c.Warn, "slow-poll", poll, alert, poll+" is not below "+alert+": when a wake is lost, the consumer counts as late before it looks at the log again",
 				"make "+poll+" shorter, or "+alert+" longer")
 		}
 	}

@@ -2,7 +2,10 @@
 
 package document
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // firstBroken is the line after the longest beginning of the file that can be read. A long file is not read
 // again and again: first it is narrowed down to the smallest part of its structure that cannot be read
@@ -21,7 +24,7 @@ func narrow(lines []string, from, to int) int {
 		if readable(part) {
 			return 0
 		}
-		for n := len(part) - 1; n >= 0; n-- {
+		for n := range slices.Backward(part) {
 			if readable(part[:n]) {
 				return from + n + 1
 			}

@@ -115,7 +115,7 @@ func (w viewer) value(path string, v reflect.Value, f *field) (view, bool) {
 }
 
 func (w viewer) scalar(one *view, v reflect.Value, f *field, m mark) {
-	switch f.kind { //nolint:exhaustive // the others are no scalars
+	switch f.kind {
 	case kindCount:
 		one.text, one.json = strconv.FormatInt(v.Int(), 10), v.Int()
 	case kindSwitch:
