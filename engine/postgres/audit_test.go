@@ -124,7 +124,7 @@ func TestAuditSaysWhoAndRefusesTheUnknown(t *testing.T) {
 	db := enginetest.New(t)
 	admin := enginetest.Connect(t, db.AdminURL)
 	must(t, admin, `SET application_name = 'a test'`)
-	must(t, admin, `SET ROLE bothy_app`)
+	must(t, admin, `SET ROLE bothy_owner`)
 	must(t, admin, appendOneDeed, "push")
 	must(t, admin, `RESET ROLE`)
 	var got string

@@ -48,13 +48,17 @@ func (s size) bound() int64 {
 // sizes are those of events in the order of their numbers.
 type sizes []size
 
-// of keeps the sizes of some of the events.
+// of keeps the sizes of some of the events. An event without a known size is still one of them, and is read
+// alone.
 func (s sizes) of(events []round.Event) sizes {
 	kept := make(sizes, 0, len(events))
 	for _, e := range events {
-		if i, ok := slices.BinarySearchFunc(s, e.Seq, func(s size, seq int64) int { return int(min(max(s.seq-seq, -1), 1)) }); ok {
-			kept = append(kept, s[i])
+		i, ok := slices.BinarySearchFunc(s, e.Seq, func(s size, seq int64) int { return int(min(max(s.seq-seq, -1), 1)) })
+		if !ok {
+			kept = append(kept, size{seq: e.Seq, bytes: handlerBytes})
+			continue
 		}
+		kept = append(kept, s[i])
 	}
 	return kept
 }
