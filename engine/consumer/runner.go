@@ -133,39 +133,31 @@ func (r *Runner) wake() {
 
 // loop runs one consumer until the runner stops or the table says so.
 func (r *Runner) loop(ctx context.Context, c Consumer, wake <-chan struct{}) {
-	health := health{name: c.Name, logger: r.logger}
 	poll := time.NewTimer(c.PollInterval)
 	defer poll.Stop()
-	for {
-		select {
-		case <-r.stopping:
-			return
-		default:
-		}
-		outcome := r.rounds.Round(ctx, c.Consumer)
-		health.record(ctx, outcome)
-		if r.observe != nil {
-			r.observe(c.Name, outcome)
-		}
-		switch outcome.End.Next {
-		case machine.AgainWhenFull:
-			if outcome.Full {
-				continue
+	Loop{
+		Rounds: r.rounds, Consumer: c, Logger: r.logger, Observe: r.observe,
+		Begin: func() bool {
+			select {
+			case <-r.stopping:
+				return false
+			default:
+				return true
 			}
-		case machine.Stop:
-			return
-		case machine.Wait:
-		}
-		poll.Reset(c.PollInterval)
-		select {
-		case <-r.stopping:
-			return
-		case <-ctx.Done():
-			return
-		case <-wake:
-		case <-poll.C:
-		}
-	}
+		},
+		Pause: func(ctx context.Context) bool {
+			poll.Reset(c.PollInterval)
+			select {
+			case <-r.stopping:
+				return false
+			case <-ctx.Done():
+				return false
+			case <-wake:
+			case <-poll.C:
+			}
+			return true
+		},
+	}.Run(ctx)
 }
 
 // The attributes of the runner's records. They carry no payload, and no text of an error: that can quote
