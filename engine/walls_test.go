@@ -116,6 +116,10 @@ var rooms = map[string]wall{
 		reason: "an application imports it to append and must not pull in the engine",
 		never:  []string{house + "/engine", house + "/migrations", house + "/definitions", modRiver, modGoose, modYAML, modFSM},
 	},
+	"engine/simulate": {
+		reason: "runs the real rounds on a model of the database, so that a seed decides everything: no database, no queue",
+		never:  []string{modPGX, modRiver, modSQL, modGoose, house + "/engine/postgres", house + "/engine/jobs", house + "/engine/config"},
+	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",
 		only: []string{
