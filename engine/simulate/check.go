@@ -29,6 +29,7 @@ const (
 	promiseWake      = "wakes"                // an append leads to a round of every consumer, without a poll
 	promiseLiveness  = "recovers"             // once nothing breaks any more, every cursor reaches the head
 	promiseEdges     = "log edges"            // one line when failing begins, one when it ends
+	promisePanic     = "no panic"             // a lane ends by the table alone
 	promiseTerminate = "comes to rest"        // without new events, nothing goes on for ever
 )
 
@@ -143,6 +144,16 @@ func (w *world) ended(l *lane, o consumer.Outcome) {
 	w.ends[o.End.Name]++
 	committed := look.tx != nil && look.tx.committed && look.tx.to > 0
 	l.drain = committed && look.full && o.Err == nil
+	switch o.End.Name {
+	case "failed", "gap", "ahead":
+		l.ought = true
+	case "processed", "lost", "idle":
+		l.ought = false
+	default: // another's lock is no recovery, a shutdown no incident
+	}
+	if l.failing != l.ought {
+		w.violate(promiseEdges, "a round of %s ended %s, and the log says that the consumer is failing: %t", l.consumer.Name, o.End.Name, l.failing)
+	}
 	if wrong := w.mismatch(l, o, committed); wrong != "" {
 		w.violate(promiseFacts, "a round of %s ended %s, and %s", l.consumer.Name, o.End.Name, wrong)
 	}
@@ -279,6 +290,6 @@ func errorWords(err error) string {
 func Promises() []string {
 	return slices.Clone([]string{
 		promiseOnce, promiseForward, promiseCreated, promiseEpoch, promiseNumbers, promiseFacts, promiseDrain, promiseWake,
-		promiseLiveness, promiseEdges, promiseTerminate,
+		promiseLiveness, promiseEdges, promisePanic, promiseTerminate,
 	})
 }

@@ -92,4 +92,3 @@ func (a afterTypes) Round(ctx context.Context, c round.Consumer) consumer.Outcom
 	}
 	return o
 }
-

@@ -73,8 +73,9 @@ type lane struct {
 	look    *look  // of the last round
 	step    string // of the table
 	wrong   string // how the next call of the handler misbehaves
-	failing bool
-	drain   bool // the last round left something of its batch
+	failing bool   // by what was logged
+	ought   bool   // by the ends of its rounds
+	drain   bool   // the last round left something of its batch
 }
 
 // newProcess starts a process in a slot.
@@ -135,6 +136,11 @@ func (l *lane) start() {
 	}
 	l.resume, l.end = iter.Pull(func(yield func(waiting) bool) {
 		l.yield = yield
+		defer func() {
+			if v := recover(); v != nil && !l.dead {
+				l.w.violate(promisePanic, "the loop of %s: %v", l.consumer.Name, v)
+			}
+		}()
 		loop.Run(l.p.ctx)
 	})
 	l.run()

@@ -94,7 +94,7 @@ func (w *world) list() {
 	}
 	for i, p := range w.producers {
 		now := w.db.now
-		if (len(p.staged) == 0 && w.left > 0) || (len(p.staged) > 0 && p.tx == nil && w.db.counter == nil && !now.mixed) || p.tx != nil {
+		if (len(p.staged) == 0 && w.mayAppend()) || (len(p.staged) > 0 && p.tx == nil && w.db.counter == nil && !now.mixed) || p.tx != nil {
 			w.option(actProduce, int8(i), 0) //nolint:gosec // at most three
 		}
 	}
@@ -104,6 +104,14 @@ func (w *world) list() {
 	if !w.settling {
 		w.listFaults()
 	}
+}
+
+// mayAppend spreads the appends over the whole schedule.
+func (w *world) mayAppend() bool {
+	if w.scripted || w.settling {
+		return w.left > 0
+	}
+	return (w.shape.Events-w.left)*w.shape.Steps <= w.shape.Events*len(w.taken)
 }
 
 func (w *world) option(act action, a, b int8) {
@@ -274,7 +282,7 @@ func (w *world) unheld() choice {
 // run takes steps until a promise is broken or the schedule is over. With a script it takes those steps, and
 // leaves out the ones that cannot be taken.
 func (w *world) run(script []choice) Result {
-	w.polls = true
+	w.polls, w.scripted = true, script != nil
 	if script == nil {
 		for len(w.taken) < w.shape.Steps && w.violation == nil {
 			w.list()
@@ -294,7 +302,9 @@ func (w *world) run(script []choice) Result {
 		}
 	}
 	scheduled := len(w.taken)
-	w.settle()
+	if !w.abrupt {
+		w.settle()
+	}
 	for _, p := range w.processes {
 		if p.up {
 			p.kill()
@@ -303,7 +313,7 @@ func (w *world) run(script []choice) Result {
 	if w.violation != nil {
 		w.note("check", "BROKEN PROMISE %s", w.violation)
 	}
-	return Result{Seed: w.seed, Shape: w.shape, Steps: len(w.taken), Violation: w.violation, Trace: w.trace.String(), Ends: w.ends, taken: w.taken[:scheduled]}
+	return Result{Seed: w.seed, Shape: w.shape, Steps: len(w.taken), Settled: w.settling, Violation: w.violation, Trace: w.trace.String(), Ends: w.ends, taken: w.taken[:scheduled]}
 }
 
 // restLimit is far more steps than it takes to come to rest.

@@ -91,6 +91,7 @@ type Result struct {
 	Shape     Shape
 	Steps     int        // how many were taken
 	Violation *Violation // nil when every promise was kept
+	Settled   bool       // every step was taken: what broke, if anything, broke afterwards
 	Trace     string     // who did what and what was committed then; only when asked for
 	Ends      map[string]int
 
@@ -171,6 +172,8 @@ type world struct {
 	left       int // events that may still be staged
 	appended   int // the version of the last append
 
+	scripted  bool // the steps are given
+	abrupt    bool // it ends with the last step of the script
 	settling  bool // no fault happens any more
 	polls     bool // a pause may end by itself
 	strategy  strategy

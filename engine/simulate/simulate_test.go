@@ -101,7 +101,7 @@ func TestSeedDecidesEverything(t *testing.T) {
 		if plain := Run(table, seed); plain.Steps != first.Steps {
 			t.Fatalf("seed %d took %d steps, and %d with a trace", seed, plain.Steps, first.Steps)
 		}
-		again := replay(table, first.Shape, seed, first.taken, WithTrace())
+		again := replay(table, first, WithTrace())
 		if again.Trace != first.Trace {
 			t.Fatalf("seed %d, its own steps again gave another trace:\n%s\nwant\n%s", seed, again.Trace, first.Trace)
 		}

@@ -49,6 +49,7 @@ type roundTx struct {
 	snapshot round.Snapshot
 	jobs     []job
 	queued   []statement // held back to travel with the commit
+	moves    bool        // the cursor
 	from, to int64
 }
 
@@ -184,9 +185,10 @@ func (tx *roundTx) Insert(ctx context.Context, targets []round.Target) error {
 // Advance arms the move of the cursor.
 func (tx *roundTx) Advance(from, to int64) {
 	tx.l.at("advance_cursor")
-	tx.from, tx.to = from, to
-	tx.look.cut = to < tx.snapshot.Events[len(tx.snapshot.Events)-1].Seq
-	tx.look.full = tx.look.cut || len(tx.snapshot.Events) >= tx.l.consumer.Batch
+	tx.moves, tx.from, tx.to = true, from, to
+	n := len(tx.snapshot.Events)
+	tx.look.cut = n > 0 && to < tx.snapshot.Events[n-1].Seq
+	tx.look.full = tx.look.cut || n >= tx.l.consumer.Batch
 }
 
 // commit sends what was held back, the move and COMMIT in one round trip.
@@ -197,7 +199,7 @@ func (tx *roundTx) commit() error {
 	if flaws.insertsBeforeLock {
 		batch = append(batch, tx.lock())
 	}
-	if tx.to > 0 {
+	if tx.moves {
 		advance := tx.advance()
 		if flaws.advancesApart {
 			batch = append(batch, tx.commitStatement(), tx.begin(), tx.settings())
