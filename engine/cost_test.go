@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/enginetest"
 )
 
 // trips notes every round trip of a pool.
@@ -94,6 +95,7 @@ func TestRoundTrips(t *testing.T) {
 		"many events":      {"{list: [alex, sam, robin]}", 100, []string{begin, "COPY", commit}},
 		"no targets":       {"{field: resource_id}", -1, []string{begin, commit}},
 		"query":            {`{query: "SELECT b.seq, 'x' || n AS recipient FROM batch b, generate_series(1, 2) n"}`, 10, []string{begin, rule, few}},
+		"handler":          {"{handler: both}", 10, []string{begin, "SELECT", few}},
 		"query, many jobs": {`{query: "SELECT b.seq, 'x' || n AS recipient FROM batch b, generate_series(1, 100) n"}`, 100, []string{begin, rule, "COPY", commit}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +106,9 @@ func TestRoundTrips(t *testing.T) {
 			cfg := configure(t, db, push)
 			cfg.Database.PoolMaxConns = 1 // so that the warm round warms the connection
 			e := open(t, cfg, engine.WithTracer(&tracer))
+			register(t, e, "both", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
+				return []string{"alex", "sam"}, nil
+			})
 			ensure(t, e)
 			add := func() {
 				if tt.events < 0 {
@@ -150,6 +155,104 @@ func TestHundredThousandTargetsOfOneEvent(t *testing.T) {
 	if n := db.Jobs(t, "test.push"); n != targets {
 		t.Errorf("%d jobs in the table, want %d", n, targets)
 	}
+}
+
+// What a round reads for a handler is bounded by bytes, whatever the batch holds and however well it was
+// compressed: payloads are read for the events of its types only, and a part at a time.
+func TestHandlerReadsWithinABound(t *testing.T) {
+	push := entry{name: "push", batch: 1000, types: "[wanted.*]", recipients: "{handler: weigh}"}
+	db := database(t, push)
+	db.Exec(t, `SELECT bothy.append_event('unwanted', '', '', NULL, jsonb_build_object('t', repeat('x', 2000000))) FROM generate_series(1, 10)`)
+	db.Exec(t, `SELECT bothy.append_event('wanted.packed', '', '', NULL, jsonb_build_object('t', repeat('x', 2000000))) FROM generate_series(1, 25)`)
+	db.Exec(t, `SELECT bothy.append_event('wanted.random', '', '', NULL, (SELECT jsonb_build_object('t', string_agg(md5(random()::text), '')) FROM generate_series(1, 31250 + 0 * n) i)) FROM generate_series(1, 25) n`)
+	db.Exec(t, `SELECT bothy.append_event('wanted.huge', '', '', NULL, jsonb_build_object('t', repeat('x', 9000000)))`)
+	db.Exec(t, `SELECT bothy.append_event('wanted.small', '', '', NULL, '{"t": "x"}') FROM generate_series(1, 500)`)
+	var tracer trips
+	e := open(t, configure(t, db, push), engine.WithTracer(&tracer))
+	weight, seen := 0, int64(10)
+	register(t, e, "weigh", func(_ context.Context, _ *engine.HandlerTx, ev engine.Event) ([]string, error) {
+		if seen++; ev.Seq != seen || ev.ID == "" || ev.OccurredAt.IsZero() {
+			t.Errorf("handler got %d (id %q, at %v), want %d whole", ev.Seq, ev.ID, ev.OccurredAt, seen)
+		}
+		weight += len(ev.Payload)
+		return []string{"alex"}, nil
+	})
+	if _, err := admin(t, db).Exec(t.Context(), `INSERT INTO bothy.event_consumer_cursors (name) VALUES ('push')`); err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	runtime.GC()
+	base := heap()
+	worst := watchHeap(t)
+	tracer.take()
+	o := wantRound(t, e, "push", "processed")
+	added := (int64(worst()) - int64(base)) >> 20 //nolint:gosec // sizes of a heap
+	t.Logf("%d MB of payloads, at most %d MB above the idle engine, round trips %v", weight>>20, added, tracer.take())
+	if o.Events != 561 || o.Jobs != 551 || weight < 80e6 {
+		t.Errorf("%d events, %d jobs, %d bytes; want 561, 551 and at least 80 MB", o.Events, o.Jobs, weight)
+	}
+	if added > 48 {
+		t.Errorf("the payloads of a handler took %d MB, want at most 48", added)
+	}
+}
+
+// Only a handler gets payloads, and only after its round has the lock.
+func TestRoundsReadNoPayloadInVain(t *testing.T) {
+	t.Parallel()
+	entries := []entry{
+		{name: "none", recipients: "none"},
+		{name: "field", recipients: "{field: audience}", types: "[order.*]"},
+		{name: "fixed"},
+		{name: "query", recipients: `{query: "SELECT b.seq, 'x' AS recipient FROM batch b"}`},
+		{name: "handler", recipients: "{handler: one}"},
+	}
+	db := database(t, entries...)
+	var sent texts
+	e := open(t, configure(t, db, entries...), engine.WithTracer(&sent))
+	register(t, e, "one", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) { return []string{"alex"}, nil })
+	ensure(t, e)
+	db.Append(t, 3)
+	look := func(name, end string) (found bool) {
+		sent.take()
+		wantRound(t, e, name, end)
+		for _, sql := range sent.take() {
+			// batch offers every column to a rule, and the server reads those that the rule uses
+			found = found || strings.Contains(strings.ReplaceAll(sql, "pg_column_size(e.payload)", ""), "e.payload,")
+		}
+		return found
+	}
+	holder := enginetest.Connect(t, db.AppURL)
+	if _, err := holder.Exec(t.Context(), `BEGIN; SELECT FROM bothy.event_consumer_cursors FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range entries {
+		if look(c.name, "locked") {
+			t.Errorf("a locked round of %s read payloads", c.name)
+		}
+	}
+	if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range entries {
+		if got, want := look(c.name, "processed"), c.name == "handler"; got != want {
+			t.Errorf("a round of %s read payloads: %v, want %v", c.name, got, want)
+		}
+	}
+}
+
+// texts notes the statements of a pool.
+type texts struct{ trips }
+
+func (t *texts) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	t.note(d.SQL)
+	return ctx
+}
+
+func (t *texts) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	for _, q := range d.Batch.QueuedQueries {
+		t.note(q.SQL)
+	}
+	return ctx
 }
 
 // watchHeap looks at the heap every millisecond until the returned function is called, which gives the most

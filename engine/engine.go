@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,6 +53,7 @@ type options struct {
 	logger  *slog.Logger
 	observe func(name string, o Outcome)
 	tracer  pgx.QueryTracer
+	margin  time.Duration // of the wait for an answer; 0 is the store's
 }
 
 // WithLogger makes the engine log to logger. Without it, it logs nothing.
@@ -129,7 +131,7 @@ func (e *Engine) storeOptions() postgres.Options {
 	return postgres.Options{
 		URL: database.URL.Reveal(), Schema: database.Schema, MaxConns: connections,
 		StatementTimeout: database.StatementTimeout, LockTimeout: database.LockTimeout, IdleInTxTimeout: database.IdleInTxTimeout,
-		RestoreGuard: database.Guarded(), Handlers: e.handlers, Tracer: e.options.tracer,
+		RestoreGuard: database.Guarded(), Handlers: e.handlers, Tracer: e.options.tracer, ReplyMargin: e.options.margin,
 	}
 }
 

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/consumer"
@@ -26,3 +27,6 @@ func (e *Engine) RunWith(ctx context.Context, waker consumer.Waker) (stop func(c
 
 // Config is the engine's configuration.
 func (e *Engine) Config() *config.Config { return e.config }
+
+// WithMargin changes how much longer than statement_timeout the engine waits for an answer.
+func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }

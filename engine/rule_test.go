@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"example.com/bothy/engine"
 	core "example.com/bothy/engine/round"
@@ -129,24 +130,25 @@ func TestRoundRefusesWhatARuleReturns(t *testing.T) {
 	for name, tt := range map[string]struct {
 		recipients string
 		want       string
+		errorType  string
 	}{
-		"seq outside the batch":   {`{query: "SELECT b.seq + 100 AS seq, 'x' AS recipient FROM batch b"}`, "returned seq 101, which is not in its batch"},
-		"seq that types left out": {`{query: "SELECT b.seq + 1 AS seq, 'x' AS recipient FROM batch b WHERE b.seq = 1"}`, "returned seq 2, which is not in its batch"},
-		"NULL seq":                {`{query: "SELECT NULL::bigint AS seq, 'x' AS recipient FROM batch b"}`, "seq is NULL"},
-		"NULL recipient":          {`{query: "SELECT b.seq, NULL::text AS recipient FROM batch b"}`, "NULL or empty recipient for event 1"},
-		"empty recipient":         {`{query: "SELECT b.seq, '' AS recipient FROM batch b"}`, "NULL or empty recipient for event 1"},
-		"data":                    {`{query: "SELECT b.seq, (b.type::int)::text AS recipient FROM batch b"}`, "fails on the data that it reads"},
-		"a function that writes":  {`{query: "SELECT b.seq, public.note(b.type) AS recipient FROM batch b"}`, "tries to write or lock"},
-		"setting back to write":   {`{query: "SELECT b.seq, set_config('transaction_read_only', 'off', true) AS recipient FROM batch b"}`, "cannot set transaction read-write mode"},
-		"handler: empty":          {`{handler: empty}`, `gave the recipient "" for event 1`},
-		"handler: zero byte":      {`{handler: zero}`, `gave the recipient "a\x00b" for event 1`},
-		"handler: not UTF-8":      {`{handler: bytes}`, `gave the recipient "\xff" for event 1`},
-		"handler: error":          {`{handler: refuse}`, `handler "refuse" on event 1: not today`},
-		"handler: panic":          {`{handler: fall}`, `panic: fell`},
-		"handler: appends":        {`{handler: appends}`, `appended an event inside its round`},
-		"handler: commits":        {`{handler: commits}`, `handler "commits" ended or broke the transaction on event 1`},
-		"handler: begins anew":    {`{handler: again}`, `is not that of its round`},
-		"handler: hides an error": {`{handler: hides}`, `handler "hides" ended or broke the transaction on event 1`},
+		"seq outside the batch":   {`{query: "SELECT b.seq + 100 AS seq, 'x' AS recipient FROM batch b"}`, "returned seq 101, which is not in its batch", "rule"},
+		"seq that types left out": {`{query: "SELECT b.seq + 1 AS seq, 'x' AS recipient FROM batch b WHERE b.seq = 1"}`, "returned seq 2, which is not in its batch", "rule"},
+		"NULL seq":                {`{query: "SELECT NULL::bigint AS seq, 'x' AS recipient FROM batch b"}`, "seq is NULL", "rule"},
+		"NULL recipient":          {`{query: "SELECT b.seq, NULL::text AS recipient FROM batch b"}`, "NULL or empty recipient for event 1", "rule"},
+		"empty recipient":         {`{query: "SELECT b.seq, '' AS recipient FROM batch b"}`, "NULL or empty recipient for event 1", "rule"},
+		"data":                    {`{query: "SELECT b.seq, (b.type::int)::text AS recipient FROM batch b"}`, "fails on the data that it reads", "22P02"},
+		"a function that writes":  {`{query: "SELECT b.seq, public.note(b.type) AS recipient FROM batch b"}`, "tries to write or lock", "25006"},
+		"setting back to write":   {`{query: "SELECT b.seq, set_config('transaction_read_only', 'off', true) AS recipient FROM batch b"}`, "cannot set transaction read-write mode", "25001"},
+		"handler: empty":          {`{handler: empty}`, `gave the recipient "" for event 1`, "rule"},
+		"handler: zero byte":      {`{handler: zero}`, `gave the recipient "a\x00b" for event 1`, "rule"},
+		"handler: not UTF-8":      {`{handler: bytes}`, `gave the recipient "\xff" for event 1`, "rule"},
+		"handler: error":          {`{handler: refuse}`, `handler "refuse" on event 1: not today`, "handler"},
+		"handler: panic":          {`{handler: fall}`, `panic: fell`, "panic"},
+		"handler: appends":        {`{handler: appends}`, `appended an event inside its round`, "BT001"},
+		"handler: commits":        {`{handler: commits}`, `handler "commits" ended or broke the transaction on event 1`, "rule"},
+		"handler: begins anew":    {`{handler: again}`, `is not that of its round`, "BT002"},
+		"handler: hides an error": {`{handler: hides}`, `handler "hides" ended or broke the transaction on event 1`, "rule"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,6 +196,9 @@ CREATE FUNCTION public.note(what text) RETURNS text LANGUAGE sql AS $$INSERT INT
 			if o.Err == nil || !strings.Contains(o.Err.Error(), tt.want) {
 				t.Errorf("error = %v, want %q in it", o.Err, tt.want)
 			}
+			if got := o.ErrorType(); got != tt.errorType {
+				t.Errorf("error.type = %q, want %q", got, tt.errorType)
+			}
 			if cursor, jobs := cursorOf(t, db, "push"), jobsOf(t, db, "push"); cursor != 0 || len(jobs) != 0 {
 				t.Errorf("after a failed round: cursor %d, jobs %v; want 0 and none", cursor, jobs)
 			}
@@ -206,5 +211,24 @@ CREATE FUNCTION public.note(what text) RETURNS text LANGUAGE sql AS $$INSERT INT
 			}
 			wantRound(t, e, "other", "processed") // on the same pool: no connection was left in a bad state
 		})
+	}
+}
+
+// A query that takes too long over a whole batch takes fewer events at a time, and every event gets its jobs.
+func TestQueryRuleThatIsTooSlowForAWholeBatch(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push", batch: 16, recipients: `{query: "SELECT b.seq, 'alex' AS recipient FROM batch b, pg_sleep(0.1 * (SELECT count(*) FROM batch))"}`}
+	db := database(t, push)
+	cfg := configureWith(t, db.AppURL, "consumer: {poll_interval: 1h}", push)
+	cfg.Database.StatementTimeout = 500 * time.Millisecond
+	var log lines
+	e := open(t, cfg, engine.WithLogger(log.logger()))
+	ensure(t, e)
+	db.Append(t, 16)
+	runInBackground(t, e)
+	waitUntil(t, "the consumer reaches the head", func() bool { return cursorOf(t, db, "push") == 16 })
+	wantExactlyOnce(t, db, "push", 1, 16, "alex")
+	if got := log.String(); strings.Count(got, "takes smaller batches") != 1 || strings.Contains(got, "round failed") {
+		t.Errorf("log:\n%swant one record of smaller batches and none of a failing round", got)
 	}
 }

@@ -112,7 +112,7 @@ func (e *Engine) Prepare(ctx context.Context) error {
 }
 
 func (e *Engine) makePartitions(ctx context.Context) error {
-	_, err := postgres.MakePartitions(ctx, e.store.Pool(), e.config.Database.Schema, e.config.Sync.EventLogPartitionSize, e.config.Sync.PartitionsAhead)
+	_, err := e.store.MakePartitions(ctx, e.config.Sync.EventLogPartitionSize, e.config.Sync.PartitionsAhead)
 	return err
 }
 

@@ -35,7 +35,9 @@ type Store interface {
 
 // Tx is the transaction of one round. The methods are called in the order of the round table.
 type Tx interface {
-	Lock(ctx context.Context) (round.Lock, error)
+	// Lock tries to lock the cursor row. It also says where the cursor stands, which is only a glance when
+	// the row is taken.
+	Lock(ctx context.Context) (lock round.Lock, cursor int64, err error)
 	Read(ctx context.Context) (round.Snapshot, error)
 	// Recipients applies a rule that needs the database (query, handler) to the selected events.
 	Recipients(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error)
@@ -48,12 +50,16 @@ type Tx interface {
 type Consumer struct {
 	round.Consumer
 	PollInterval time.Duration // the longest time between two looks at the log
+	// LockedAfter is how long another transaction may hold the cursor row, without moving the cursor, before
+	// that is told. Zero is 10 poll intervals.
+	LockedAfter time.Duration
 }
 
 // Outcome is how a round ended.
 type Outcome struct {
 	End    machine.End
 	Err    error // the cause of a failure, or why the round was stopped
+	Cursor int64 // where the cursor stood before the round, also when another round had it locked
 	First  int64 // the first number that was processed; 0 when none was
 	Events int   // processed: their jobs and the cursor are committed
 	Jobs   int   // inserted
@@ -104,6 +110,7 @@ func (s *Service) once(ctx context.Context, c round.Consumer) Outcome {
 	if b == nil {
 		return outcome
 	}
+	outcome.Cursor = b.cursor
 	if outcome.Err == nil {
 		outcome.Err = b.because
 	}

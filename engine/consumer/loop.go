@@ -10,7 +10,7 @@ import (
 )
 
 // Loop is the life of one consumer in one process: a round, another at once after a full batch, else a
-// pause. It has no goroutine, no clock and no channel of its own. Who drives it says when a round may begin
+// pause. It has no goroutine, no timer and no channel of its own. Who drives it says when a round may begin
 // and what a pause is: the Runner with signals and a timer, a simulation with a schedule of its own.
 type Loop struct {
 	Rounds   Rounds
@@ -27,13 +27,19 @@ type Loop struct {
 
 // Run goes from round to round until it may not, or until the table says so.
 func (l Loop) Run(ctx context.Context) {
-	health := health{name: l.Consumer.Name, logger: l.Logger}
+	c := l.Consumer
+	health, batch := newHealth(c, l.Logger), newBatch(c, l.Logger)
 	for l.Begin() {
-		outcome := l.Rounds.Round(ctx, l.Consumer.Consumer)
-		health.record(ctx, outcome)
+		c.Batch = batch.now
+		outcome := l.Rounds.Round(ctx, c.Consumer)
 		if l.Observe != nil {
-			l.Observe(l.Consumer.Name, outcome)
+			l.Observe(c.Name, outcome)
 		}
+		if batch.reduce(ctx, outcome) {
+			continue // no edge: how the round ends is not known yet
+		}
+		batch.done(ctx, outcome)
+		health.record(ctx, outcome)
 		switch outcome.End.Next {
 		case machine.AgainWhenFull:
 			if outcome.Full {

@@ -4,14 +4,12 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/round"
 )
 
@@ -158,75 +156,4 @@ func (r *Runner) loop(ctx context.Context, c Consumer, wake <-chan struct{}) {
 			return true
 		},
 	}.Run(ctx)
-}
-
-// The attributes of the runner's records. They carry no payload, and no text of an error: that can quote
-// what an event holds.
-const (
-	attrConsumer  = "bothy.consumer.name"
-	attrSeq       = "bothy.event.seq"
-	attrErrorType = "error.type"
-)
-
-// health logs the edges of one consumer: the first failure after a success, and the next success.
-type health struct {
-	name    string
-	logger  *slog.Logger
-	failing bool
-}
-
-func (h *health) record(ctx context.Context, o Outcome) {
-	if o.End.Log != nil {
-		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...)
-	}
-	switch {
-	case o.End.Failure != "":
-		h.logger.DebugContext(ctx, "event consumer round failed: cause", attrConsumer, h.name, "error.message", errorText(o.Err))
-		if !h.failing {
-			h.failing = true
-			h.logger.LogAttrs(ctx, slog.LevelError, "event consumer round failed",
-				slog.String(attrConsumer, h.name), slog.String(attrErrorType, errorType(o)))
-		}
-	case o.End.Edge == machine.Unchanged:
-	case h.failing:
-		h.failing = false
-		h.logger.LogAttrs(ctx, slog.LevelInfo, "event consumer recovered", slog.String(attrConsumer, h.name))
-	}
-}
-
-// errorType is the value of error.type, from a closed set.
-func errorType(o Outcome) string {
-	if o.End.Failure != FailureError {
-		return o.End.Failure
-	}
-	var typed interface{ ErrorType() string }
-	if errors.As(o.Err, &typed) {
-		return typed.ErrorType()
-	}
-	if _, ok := errors.AsType[*machine.PanicError](o.Err); ok {
-		return "panic"
-	}
-	return FailureError
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func level(l machine.Level) slog.Level {
-	switch l {
-	case machine.LevelError:
-		return slog.LevelError
-	case machine.LevelWarn:
-		return slog.LevelWarn
-	case machine.LevelInfo:
-		return slog.LevelInfo
-	case machine.LevelDebug:
-		return slog.LevelDebug
-	default:
-		return slog.LevelInfo
-	}
 }

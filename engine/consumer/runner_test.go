@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,18 +28,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type script struct {
 	mu       sync.Mutex
 	outcomes []consumer.Outcome
+	batches  []int
+	most     int // the largest batch that passes; 0 for any
 	begun    []time.Duration
 	start    time.Time
 	during   func(ctx context.Context, n int)
 }
 
-func (s *script) Round(ctx context.Context, _ round.Consumer) consumer.Outcome {
+func (s *script) Round(ctx context.Context, c round.Consumer) consumer.Outcome {
 	s.mu.Lock()
 	n := len(s.begun)
+	s.batches = append(s.batches, c.Batch)
 	s.begun = append(s.begun, time.Since(s.start))
 	outcome := idle
 	if n < len(s.outcomes) {
 		outcome = s.outcomes[n]
+	}
+	if s.most > 0 && c.Batch > s.most {
+		outcome = large
 	}
 	s.mu.Unlock()
 	if s.during != nil {
@@ -68,13 +75,23 @@ func (s signals) Run(ctx context.Context, wake func()) error {
 }
 
 var (
-	idle   = consumer.Outcome{End: machine.End{Name: "idle", Next: machine.Wait, Edge: machine.Settle}}
-	locked = consumer.Outcome{End: machine.End{Name: "locked", Next: machine.Wait, Edge: machine.Unchanged}}
-	full   = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}, Full: true}
-	short  = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}}
-	failed = consumer.Outcome{End: machine.End{Name: "failed", Next: machine.Wait, Failure: consumer.FailureError, Edge: machine.Settle}, Err: errors.New("secret of the event")}
-	gap    = consumer.Outcome{End: machine.End{Name: "gap", Next: machine.Wait, Failure: consumer.FailureGap, Edge: machine.Settle}}
+	idle        = consumer.Outcome{End: machine.End{Name: "idle", Next: machine.Wait, Edge: machine.Settle}}
+	locked      = consumer.Outcome{End: machine.End{Name: "locked", Next: machine.Wait, Edge: machine.Unchanged}}
+	unfinalized = consumer.Outcome{End: machine.End{Name: "unfinalized", Next: machine.Wait, Edge: machine.Unchanged}}
+	full        = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}, Full: true}
+	short       = consumer.Outcome{End: machine.End{Name: "processed", Next: machine.AgainWhenFull, Edge: machine.Settle}}
+	failed      = consumer.Outcome{End: machine.End{Name: "failed", Next: machine.Wait, Failure: consumer.FailureError, Edge: machine.Settle}, Err: errors.New("secret of the event")}
+	gap         = consumer.Outcome{End: machine.End{Name: "gap", Next: machine.Wait, Failure: consumer.FailureGap, Edge: machine.Settle}}
 )
+
+// tooLarge is an error of a round over too many events.
+type tooLarge struct{}
+
+func (tooLarge) Error() string     { return "canceling statement due to statement timeout" }
+func (tooLarge) TooLarge() bool    { return true }
+func (tooLarge) ErrorType() string { return "57014" }
+
+var large = consumer.Outcome{End: failed.End, Err: tooLarge{}}
 
 const poll = 5 * time.Second
 
@@ -90,7 +107,7 @@ func run(t *testing.T, s *script, logs *bytes.Buffer, body func(r *consumer.Runn
 			}
 			return a
 		}})
-		one := consumer.Consumer{Consumer: round.Consumer{Name: "push", Batch: 2}, PollInterval: poll}
+		one := consumer.Consumer{Consumer: round.Consumer{Name: "push", Batch: 100}, PollInterval: poll}
 		r := consumer.NewRunner(s, []consumer.Consumer{one}, wake, slog.New(handler), nil)
 		r.Start(t.Context())
 		synctest.Wait()
@@ -224,6 +241,133 @@ func TestRunnerLogsEdges(t *testing.T) {
 	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(logs.String()), "\n")); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
+}
+
+// heldUp polls until the rounds of a consumer ended as given, and gives its log.
+func heldUp(t *testing.T, outcomes ...consumer.Outcome) []string {
+	t.Helper()
+	var logs bytes.Buffer
+	s := &script{outcomes: outcomes}
+	run(t, s, &logs, func(*consumer.Runner, signals) {
+		<-time.After(poll*time.Duration(len(outcomes)-1) + time.Second)
+	})
+	if logs.Len() == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSpace(logs.String()), "\n")
+}
+
+// Case 22: a transaction that keeps the cursor row is no failure, but not healthy for ever either. It is told
+// once it has lasted for ten polls without a move of the cursor, and when it ends.
+func TestRunnerTellsALongLock(t *testing.T) {
+	t.Parallel()
+	held := `level=WARN msg="event consumer held up: another transaction keeps its cursor locked" bothy.consumer.name=push error.type=cursor_locked`
+	free := `level=INFO msg="event consumer no longer held up" bothy.consumer.name=push bothy.consumer.duration=`
+	at := func(cursor int64) consumer.Outcome { o := locked; o.Cursor = cursor; return o }
+	times := func(n int, o consumer.Outcome) []consumer.Outcome { return slices.Repeat([]consumer.Outcome{o}, n) }
+	moving := make([]consumer.Outcome, 30)
+	for i := range moving {
+		moving[i] = at(int64(i / 5))
+	}
+	for name, tt := range map[string]struct {
+		outcomes []consumer.Outcome
+		want     []string
+	}{
+		"too short to tell":          {append(times(10, locked), idle), nil},
+		"told once":                  {times(25, locked), []string{held}},
+		"told when it ends":          {append(times(12, locked), idle), []string{held, free + "1m0s"}},
+		"another worker makes a way": {moving, nil},
+		"failures between say nothing": {
+			slices.Concat(times(6, locked), times(1, failed), times(6, locked), times(1, short)),
+			[]string{`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`, held, free + "1m5s", `level=INFO msg="event consumer recovered" bothy.consumer.name=push`},
+		},
+		"twice": {
+			slices.Concat(times(11, locked), times(1, idle), times(11, locked), times(1, gap)),
+			[]string{held, free + "55s", held, free + "55s", `level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=consumer_gap`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, heldUp(t, tt.outcomes...)); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A database that went back in time stops every consumer: each says so once, at once.
+func TestRunnerTellsUnfinalized(t *testing.T) {
+	t.Parallel()
+	got := heldUp(t, idle, unfinalized, unfinalized, locked, unfinalized, failed, unfinalized, short, short)
+	want := []string{
+		`level=ERROR msg="event consumer stopped: the database was restored or promoted, and that is not finalized" bothy.consumer.name=push error.type=restore_not_finalized`,
+		`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`,
+		`level=INFO msg="event consumer goes on: the restore is finalized" bothy.consumer.name=push bothy.consumer.duration=30s`,
+		`level=INFO msg="event consumer recovered" bothy.consumer.name=push`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// A batch that the server cannot do is halved until it passes, at once and told once. It grows again, and what
+// fails to grow is tried ever more seldom.
+func TestRunnerReducesABatchThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	did := short
+	did.Events = 1
+	t.Run("down to what passes", func(t *testing.T) {
+		t.Parallel()
+		var logs bytes.Buffer
+		s := &script{outcomes: slices.Repeat([]consumer.Outcome{did}, 100), most: 30}
+		run(t, s, &logs, func(_ *consumer.Runner, wake signals) {
+			if diff := cmp.Diff([]int{100, 50, 25}, s.batches); diff != "" {
+				t.Errorf("batches at once (-want +got):\n%s", diff)
+			}
+			for range 9 {
+				wake <- struct{}{}
+				synctest.Wait()
+			}
+			// 50 is tried after 1 round that did well, then after 2, then after 4
+			if diff := cmp.Diff([]int{100, 50, 25, 50, 25, 25, 50, 25, 25, 25, 25, 50, 25, 25, 25}, s.batches); diff != "" {
+				t.Errorf("batches (-want +got):\n%s", diff)
+			}
+			s.mu.Lock()
+			s.most = 0 // the server has room again
+			s.mu.Unlock()
+			for range 60 {
+				wake <- struct{}{}
+				synctest.Wait()
+			}
+			if last := s.batches[len(s.batches)-1]; last != 100 {
+				t.Errorf("the last batch is %d, want the whole 100", last)
+			}
+		})
+		want := `level=WARN msg="event consumer takes smaller batches: the server could not do a whole one" bothy.consumer.name=push error.type=57014
+level=INFO msg="event consumer takes whole batches again" bothy.consumer.name=push
+`
+		if diff := cmp.Diff(want, logs.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a single event that is too large", func(t *testing.T) {
+		t.Parallel()
+		var logs bytes.Buffer
+		s := &script{outcomes: slices.Repeat([]consumer.Outcome{large}, 100)}
+		run(t, s, &logs, func(_ *consumer.Runner, wake signals) {
+			wake <- struct{}{}
+			synctest.Wait()
+			if diff := cmp.Diff([]int{100, 50, 25, 12, 6, 3, 1, 1}, s.batches); diff != "" {
+				t.Errorf("batches (-want +got):\n%s", diff)
+			}
+		})
+		want := `level=WARN msg="event consumer takes smaller batches: the server could not do a whole one" bothy.consumer.name=push error.type=57014
+level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=57014
+`
+		if diff := cmp.Diff(want, logs.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // A panic of the runner itself, not of a step, is its failure: the process must end.

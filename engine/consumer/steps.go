@@ -19,6 +19,7 @@ type bound struct {
 	tx       Tx
 	consumer round.Consumer
 
+	cursor   int64 // as the lock saw it
 	snapshot round.Snapshot
 	plan     round.Plan
 	decision round.Decision
@@ -50,7 +51,8 @@ func (b *bound) step(ctx context.Context, s machine.Step) (answer string, err er
 }
 
 func (b *bound) lock(ctx context.Context) (string, error) {
-	lock, err := b.tx.Lock(ctx)
+	lock, cursor, err := b.tx.Lock(ctx)
+	b.cursor = cursor
 	if lock == round.Missing {
 		b.because = errMissing
 	}

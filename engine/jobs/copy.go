@@ -120,7 +120,7 @@ func appendArgs(b []byte, t round.Target, epoch string) ([]byte, error) {
 		b = append(b, '"')
 	} else {
 		if !utf8.ValidString(t.Recipient) || strings.ContainsRune(t.Recipient, 0) {
-			return nil, fmt.Errorf("recipient %q of event %d is not text in UTF-8 without zero bytes", t.Recipient, t.Seq)
+			return nil, &RecipientError{t}
 		}
 		encoded, err := json.Marshal(t.Recipient)
 		if err != nil {
@@ -132,6 +132,16 @@ func appendArgs(b []byte, t round.Target, epoch string) ([]byte, error) {
 	b = append(b, epoch...)
 	return append(b, `"}`...), nil
 }
+
+// RecipientError is a recipient that no job can name.
+type RecipientError struct{ round.Target }
+
+func (e *RecipientError) Error() string {
+	return fmt.Sprintf("recipient %q of event %d is not text in UTF-8 without zero bytes", e.Recipient, e.Seq)
+}
+
+// ErrorType is rule: the consumer's rule gave the recipient.
+func (e *RecipientError) ErrorType() string { return "rule" }
 
 // plain reports whether JSON writes text as it is.
 func plain(text string) bool {

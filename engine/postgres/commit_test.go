@@ -41,7 +41,7 @@ func TestCommitOfAFailedTransactionIsAnError(t *testing.T) {
 	}
 	db.Append(t, 1)
 	err = store.Round(t.Context(), round.Consumer{Name: "push", Batch: 10}, func(ctx context.Context, tx *postgres.Tx) bool {
-		if lock, err := tx.Lock(ctx); lock != round.Held || err != nil {
+		if lock, _, err := tx.Lock(ctx); lock != round.Held || err != nil {
 			t.Errorf("Lock: %s, %v", lock, err)
 		}
 		if err := tx.Insert(ctx, []round.Target{{Seq: 1}}); err != nil {

@@ -35,11 +35,12 @@ const handlerChunk = 1000
 // a difference is no fault.
 func (s *Store) Compare(ctx context.Context, c round.Consumer, jobsSchema string, first, last int64) (Comparison, error) {
 	result := Comparison{Consumer: c.Name, Events: max(0, last-first+1)}
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return result, failed("compare jobs with the log", err)
 	}
 	defer conn.Release()
+	defer untilDone(conn.Conn())() // all jobs of a log are one statement
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return result, failed("compare jobs with the log", err)
@@ -117,14 +118,19 @@ func (s *Store) askHandler(ctx context.Context, tx pgx.Tx, ask *Tx, first, last 
 		return nil, nil, failed("ask a handler again", err)
 	}
 	for from := first; from <= last; from += handlerChunk {
-		rows, err := tx.Query(ctx, `SELECT seq, type, resource, resource_id, audience, id::text, payload, occurred_at, COALESCE(event_time, '0001-01-01 00:00:00Z')
-FROM `+s.schema+`.event_log WHERE seq >= $1 AND seq <= $2 ORDER BY seq`, from, min(last, from+handlerChunk-1))
+		rows, err := tx.Query(ctx, `SELECT e.seq, e.type, `+sqlSize+`, `+sqlPacked+`
+FROM `+s.schema+`.event_log e WHERE e.seq >= $1 AND e.seq <= $2 ORDER BY e.seq`, from, min(last, from+handlerChunk-1))
 		if err != nil {
 			return nil, nil, failed("ask a handler again", err)
 		}
-		events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e round.Event, err error) {
-			err = row.Scan(&e.Seq, &e.Type, &e.Resource, &e.ResourceID, &e.Audience, &e.ID, &e.Payload, &e.OccurredAt, &e.EventTime)
-			return e, err
+		var e round.Event
+		var events []round.Event
+		var one size
+		ask.sizes = nil
+		_, err = pgx.ForEachRow(rows, []any{&e.Seq, &e.Type, &one.bytes, &one.packed}, func() error {
+			one.seq = e.Seq
+			events, ask.sizes = append(events, e), append(ask.sizes, one)
+			return nil
 		})
 		if err != nil {
 			return nil, nil, failed("ask a handler again", err)

@@ -3,8 +3,11 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -28,13 +31,44 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.doing, f.cause
 // Unwrap is the error of the database or the driver.
 func (f *Failure) Unwrap() error { return f.cause }
 
-// ErrorType is a value from a closed set for logs and metrics: the SQLSTATE when the server answered with
-// one, else connection.
+// ErrorType is a value from a closed set for logs and metrics: the SQLSTATE when the server answered with one,
+// timeout when it did not answer in time, connection when there was none or it broke, else error.
 func (f *Failure) ErrorType() string {
 	if code := sqlState(f.cause); code != "" {
 		return code
 	}
-	return "connection"
+	if _, silent := errors.AsType[*SilentError](f.cause); silent || errors.Is(f.cause, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	if disconnected(f.cause) {
+		return "connection"
+	}
+	if typed, ok := errors.AsType[interface {
+		error
+		ErrorType() string
+	}](f.cause); ok {
+		return typed.ErrorType()
+	}
+	return "error"
+}
+
+// errBroken marks an error whose own words do not say that the connection is gone.
+var errBroken = errors.New("the connection broke")
+
+// disconnected reports whether an error is one of reaching the server rather than of what was asked.
+func disconnected(err error) bool {
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, errBroken} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return pgconn.SafeToRetry(err) // the driver says so of a connection that was closed before
 }
 
 // Transient reports whether the same round, tried again at once, is likely to pass: the server chose it
@@ -44,6 +78,17 @@ func (f *Failure) Transient() bool {
 	return code == codeDeadlock || code == codeLockTimeout
 }
 
+// TooLarge reports whether a round over fewer events may pass where this one did not: a statement took longer,
+// or more memory or disk, than the server gives it.
+func (f *Failure) TooLarge() bool {
+	switch sqlState(f.cause) {
+	case codeCancelled, codeOutOfMemory, codeLimitExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // The conditions that the engine tells apart by their SQLSTATE.
 const (
 	codeDeadlock          = "40P01"
@@ -51,6 +96,9 @@ const (
 	codeCheckViolation    = "23514"
 	codeReadOnly          = "25006"
 	codeInsufficientRight = "42501"
+	codeCancelled         = "57014" // statement_timeout, among others
+	codeOutOfMemory       = "53200"
+	codeLimitExceeded     = "53400" // temp_file_limit
 )
 
 // sqlState is the SQLSTATE of an error, or "" when it did not come from the server.

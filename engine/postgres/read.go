@@ -11,9 +11,9 @@ import (
 	"example.com/bothy/engine/round"
 )
 
-// columns are those of an event that a consumer needs beside the number. A round reads no payload unless a
-// handler gets it.
-type columns struct{ kind, resource, resourceID, audience, whole bool }
+// columns are those of an event that a consumer needs beside the number. No round reads a payload here: a
+// handler gets it later, for the events that are its own.
+type columns struct{ kind, resource, resourceID, audience, size bool }
 
 // columnsOf is what the rule and the types of a consumer look at.
 func columnsOf(c round.Consumer) columns {
@@ -31,7 +31,7 @@ func columnsOf(c round.Consumer) columns {
 			need.audience = true
 		}
 	case round.RuleHandler:
-		return columns{kind: true, resource: true, resourceID: true, audience: true, whole: true}
+		need.size = true
 	case round.RuleNone, round.RuleList, round.RuleQuery:
 	}
 	return need
@@ -39,19 +39,17 @@ func columnsOf(c round.Consumer) columns {
 
 // list is the columns in the order of scanSnapshot.
 func (c columns) list() []string {
-	names := []string{"seq"}
+	names := []string{"e.seq"}
 	for _, column := range []struct {
 		need bool
 		name string
 	}{
-		{c.kind, "type"},
-		{c.resource, "resource"},
-		{c.resourceID, "resource_id"},
-		{c.audience, "audience"},
-		{c.whole, "id::text"},
-		{c.whole, "payload"},
-		{c.whole, "occurred_at"},
-		{c.whole, "event_time"},
+		{c.kind, "e.type"},
+		{c.resource, "e.resource"},
+		{c.resourceID, "e.resource_id"},
+		{c.audience, "e.audience"},
+		{c.size, sqlSize},
+		{c.size, sqlPacked},
 	} {
 		if column.need {
 			names = append(names, column.name)
@@ -79,7 +77,7 @@ func (s *Store) readStatement(need columns) readStatement {
 	if s.identity && s.options.RestoreGuard {
 		system, timeline = sqlSystem, sqlTimeline
 	}
-	events := "e." + strings.Join(need.list(), ", e.")
+	events := strings.Join(need.list(), ", ")
 	read := func(floor, bound string) string {
 		return `SELECT at.*, e.* FROM (
 	SELECT c.last_seq, h.seq AS head, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
@@ -99,7 +97,7 @@ func (s *Store) readStatement(need columns) readStatement {
 
 // scanSnapshot reads the rows of a readStatement: the description of the snapshot from the first, an event
 // from each. found is false when the consumer has no cursor row.
-func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.Snapshot, found bool, err error) {
+func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.Snapshot, sizes sizes, found bool, err error) {
 	defer rows.Close()
 	snapshot.Guarded = s.options.RestoreGuard
 	var floor, storedSystem, storedTimeline, system, timeline, seq pgtype.Int8
@@ -107,8 +105,9 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 	header := []any{&snapshot.Cursor, &snapshot.Head, &floor, &epoch, &storedSystem, &storedTimeline, &system, &timeline}
 	skip := make([]any, headerColumns)
 	var e round.Event
-	var kind, resource, resourceID, id pgtype.Text
-	var occurredAt, eventTime pgtype.Timestamptz
+	var kind, resource, resourceID pgtype.Text
+	var bytes pgtype.Int8
+	var packed pgtype.Bool
 	event := []any{&seq}
 	for _, column := range []struct {
 		need bool
@@ -118,10 +117,8 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 		{read.resource, &resource},
 		{read.resourceID, &resourceID},
 		{read.audience, &e.Audience},
-		{read.whole, &id},
-		{read.whole, &e.Payload},
-		{read.whole, &occurredAt},
-		{read.whole, &eventTime},
+		{read.size, &bytes},
+		{read.size, &packed},
 	} {
 		if column.need {
 			event = append(event, column.into)
@@ -131,20 +128,22 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 	for rows.Next() {
 		e = round.Event{}
 		if err := rows.Scan(into...); err != nil {
-			return snapshot, false, err
+			return snapshot, nil, false, err
 		}
 		found = true
 		copy(into, skip)
 		if !seq.Valid {
 			continue
 		}
-		e.Seq, e.Type, e.Resource, e.ResourceID, e.ID = seq.Int64, kind.String, resource.String, resourceID.String, id.String
-		e.OccurredAt, e.EventTime = occurredAt.Time, eventTime.Time
+		e.Seq, e.Type, e.Resource, e.ResourceID = seq.Int64, kind.String, resource.String, resourceID.String
 		snapshot.Events = append(snapshot.Events, e)
+		if read.size {
+			sizes = append(sizes, size{e.Seq, bytes.Int64, packed.Bool})
+		}
 	}
 	snapshot.Floor = floor.Int64
 	snapshot.Epoch = epoch.String()
 	snapshot.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
 	snapshot.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64}
-	return snapshot, found, rows.Err()
+	return snapshot, sizes, found, rows.Err()
 }

@@ -46,6 +46,23 @@ func (h *HandlerTx) InsertJob(ctx context.Context, args OwnArgs, job round.Job) 
 	return h.tx.store.options.Inserter.InsertOwn(ctx, jobTx{h.tx}, args, job)
 }
 
+// HandlerError is an error that a handler returned.
+type HandlerError struct {
+	Name  string // the handler's
+	Seq   int64  // of the event that it was asked about
+	cause error
+}
+
+func (e *HandlerError) Error() string {
+	return fmt.Sprintf("handler %q on event %d: %v", e.Name, e.Seq, e.cause)
+}
+
+// Unwrap is what the handler returned.
+func (e *HandlerError) Unwrap() error { return e.cause }
+
+// ErrorType is handler.
+func (e *HandlerError) ErrorType() string { return "handler" }
+
 // RuleError is a recipient rule that cannot be used as it is written: its author must change it.
 type RuleError struct {
 	What  string // what the rule did
@@ -80,7 +97,8 @@ func (tx *Tx) Recipients(ctx context.Context, events []round.Event, limit int, t
 }
 
 // handle applies a handler rule to the selected events, until limit targets are reached; the event that
-// reaches it is still taken whole. through is the last number of the plan.
+// reaches it is still taken whole. through is the last number of the plan. The events come without what only
+// a handler needs: it is read here, for them alone and a bounded part at a time.
 func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error) {
 	name := tx.consumer.Rule.Handler
 	handler := tx.store.options.Handlers[name]
@@ -88,38 +106,64 @@ func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, throu
 		return round.Decision{}, &RuleError{What: fmt.Sprintf("names the handler %q", name), Fix: "register it, or run the program that does"}
 	}
 	decision := round.Decision{Through: through}
-	for i, e := range events {
-		recipients, err := handler(ctx, &HandlerTx{tx}, e)
+	read := whole{store: tx.store, conn: tx.conn.Conn(), left: tx.sizes.of(events)}
+	for {
+		part, err := read.next(ctx)
 		if err != nil {
-			err = fmt.Errorf("handler %q on event %d: %w", name, e.Seq, err)
-			if sqlState(err) != "" { // of a statement of its own: a deadlock there is tried again like any other
-				err = failed("decide recipients", err)
-			}
 			return round.Decision{}, err
 		}
-		// outside the transaction the jobs would be committed one by one, and again in the next round
-		if tx.conn.Conn().PgConn().TxStatus() != 'T' {
-			return round.Decision{}, &RuleError{
-				What: fmt.Sprintf("handler %q ended or broke the transaction on event %d", name, e.Seq),
-				Fix:  "run no COMMIT or ROLLBACK, and return the error of a statement that failed",
-			}
-		}
-		for _, r := range recipients {
-			if r == "" || !utf8.ValidString(r) || strings.ContainsRune(r, 0) {
-				return round.Decision{}, &RuleError{
-					What: fmt.Sprintf("handler %q gave the recipient %q for event %d", name, r, e.Seq),
-					Fix:  "give text in UTF-8 that is not empty and holds no zero byte",
-				}
-			}
-			decision.Targets = append(decision.Targets, round.Target{Seq: e.Seq, Recipient: r})
-		}
-		if len(decision.Targets) >= limit && i+1 < len(events) {
-			decision.Through, decision.Cut = e.Seq, true
+		if len(part) == 0 {
 			break
+		}
+		for i, e := range part {
+			recipients, err := tx.ask(ctx, handler, e)
+			if err != nil {
+				return round.Decision{}, err
+			}
+			for _, r := range recipients {
+				decision.Targets = append(decision.Targets, round.Target{Seq: e.Seq, Recipient: r})
+			}
+			if len(decision.Targets) >= limit && (i+1 < len(part) || len(read.left) > 0) {
+				decision.Through, decision.Cut = e.Seq, true
+				decision.Targets = round.Unique(decision.Targets)
+				return decision, nil
+			}
 		}
 	}
 	decision.Targets = round.Unique(decision.Targets)
 	return decision, nil
+}
+
+// ask asks the handler about one event.
+func (tx *Tx) ask(ctx context.Context, handler Handler, e round.Event) ([]string, error) {
+	name := tx.consumer.Rule.Handler
+	recipients, err := handler(ctx, &HandlerTx{tx}, e)
+	if err != nil {
+		err = &HandlerError{Name: name, Seq: e.Seq, cause: err}
+		switch { // of a statement of its own: a deadlock there is tried again like any other
+		case sqlState(err) != "":
+			err = failed("decide recipients", err)
+		case tx.conn.Conn().IsClosed():
+			err = failed("decide recipients", fmt.Errorf("%w: %w", err, errBroken))
+		}
+		return nil, err
+	}
+	// outside the transaction the jobs would be committed one by one, and again in the next round
+	if tx.conn.Conn().PgConn().TxStatus() != 'T' {
+		return nil, &RuleError{
+			What: fmt.Sprintf("handler %q ended or broke the transaction on event %d", name, e.Seq),
+			Fix:  "run no COMMIT or ROLLBACK, and return the error of a statement that failed",
+		}
+	}
+	for _, r := range recipients {
+		if r == "" || !utf8.ValidString(r) || strings.ContainsRune(r, 0) {
+			return nil, &RuleError{
+				What: fmt.Sprintf("handler %q gave the recipient %q for event %d", name, r, e.Seq),
+				Fix:  "give text in UTF-8 that is not empty and holds no zero byte",
+			}
+		}
+	}
+	return recipients, nil
 }
 
 // queryRule applies a query rule to the selected events in one round trip, whatever their number. When it gives
@@ -291,6 +335,8 @@ func ruleFailed(err error) error {
 // find without data: syntax, missing tables and rights, columns that are not seq and recipient, and most
 // attempts to write.
 func (s *Store) CheckRule(ctx context.Context, rule string) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	sql, args := s.ruleStatement(rule, nil)
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"example.com/bothy/engine/round"
 )
 
-// endLimit bounds a rollback, and the wait for the reply to a COMMIT that was sent. Both run on a context
-// of their own: a round whose context is cancelled must still leave a clean connection behind.
-const endLimit = 10 * time.Second
+// EndGrace is how long a rollback, or a COMMIT that was sent, may go on once its round was cancelled. Both run on
+// a context of their own: a round that is told to stop must still leave a clean connection behind.
+const EndGrace = time.Second
 
 // Tx is the transaction of one round. Its methods are called in the order of the round table; it offers
 // neither commit nor rollback.
@@ -30,6 +30,7 @@ type Tx struct {
 	epoch    string
 	found    bool // the cursor row exists
 	snapshot round.Snapshot
+	sizes    sizes // of the events of the snapshot, for a handler
 	advance  *move
 	held     []statement // sent with the commit
 }
@@ -47,7 +48,7 @@ type statement struct {
 // error means that it ended as run wanted: committed, or rolled back. After an error nothing was committed
 // as far as the engine knows; when only the reply was lost the next round reads the truth.
 func (s *Store) Round(ctx context.Context, c round.Consumer, run func(context.Context, *Tx) (commit bool)) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return failed("get a connection", err)
 	}
@@ -72,8 +73,9 @@ func (s *Store) Round(ctx context.Context, c round.Consumer, run func(context.Co
 }
 
 // Lock begins the transaction and tries to lock the cursor row. The read travels in the same round trip,
-// as a statement of its own with a newer snapshot; its result waits for Read.
-func (tx *Tx) Lock(ctx context.Context) (round.Lock, error) {
+// as a statement of its own with a newer snapshot; its result waits for Read. Of a row that is taken, all that
+// counts of it is where the cursor stood.
+func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err error) {
 	s := tx.store
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`)
@@ -90,13 +92,13 @@ func (tx *Tx) Lock(ctx context.Context) (round.Lock, error) {
 	}
 	switch {
 	case err != nil:
-		return "", failed("lock the cursor", err)
+		return "", 0, failed("lock the cursor", err)
 	case !tx.found:
-		return round.Missing, nil
+		return round.Missing, 0, nil
 	case !held:
-		return round.Taken, nil
+		return round.Taken, tx.snapshot.Cursor, nil
 	default:
-		return round.Held, nil
+		return round.Held, tx.snapshot.Cursor, nil
 	}
 }
 
@@ -118,7 +120,7 @@ func (tx *Tx) readLock(results pgx.BatchResults, read readStatement) (held bool,
 	if err != nil {
 		return false, err
 	}
-	tx.snapshot, tx.found, err = tx.store.scanSnapshot(rows, read)
+	tx.snapshot, tx.sizes, tx.found, err = tx.store.scanSnapshot(rows, read)
 	return held, err
 }
 
@@ -132,7 +134,7 @@ func (tx *Tx) Read(ctx context.Context) (round.Snapshot, error) {
 			return round.Snapshot{}, failed("read the log again", err)
 		}
 		var found bool
-		tx.snapshot, found, err = tx.store.scanSnapshot(rows, read)
+		tx.snapshot, tx.sizes, found, err = tx.store.scanSnapshot(rows, read)
 		if err == nil && !found {
 			err = errors.New("the cursor row is gone")
 		}
@@ -159,7 +161,7 @@ func (tx *Tx) Advance(from, to int64) { tx.advance = &move{from, to} }
 // commit sends what was held back, the move of the cursor and COMMIT in one round trip. PostgreSQL answers
 // ROLLBACK, without an error, to the COMMIT of a failed transaction: only the tag COMMIT is success.
 func (tx *Tx) commit(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
 	batch := &pgx.Batch{}
 	for _, s := range tx.held {
@@ -196,7 +198,7 @@ func (tx *Tx) rollback(ctx context.Context) {
 	if !tx.open || tx.conn.Conn().IsClosed() || tx.conn.Conn().PgConn().TxStatus() == 'I' {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
 	_, _ = tx.conn.Exec(ctx, `ROLLBACK`)
 	tx.open = false

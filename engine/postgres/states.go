@@ -24,6 +24,8 @@ func (s State) Lag() int64 { return max(0, s.HeadSeq-s.LastSeq) }
 // States are all consumers that have a cursor, by name, read in one statement. Ages are taken by the
 // clock of the database, so that two clocks are never mixed.
 func (s *Store) States(ctx context.Context) ([]State, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	rows, err := s.pool.Query(ctx, `SELECT c.name, c.last_seq, h.seq, c.updated_at,
 	greatest(0, COALESCE(extract(epoch FROM clock_timestamp() - COALESCE(
 		(SELECT occurred_at FROM `+s.schema+`.event_log WHERE seq = c.last_seq + 1),

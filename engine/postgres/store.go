@@ -15,6 +15,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,9 @@ type Options struct {
 	StatementTimeout time.Duration
 	LockTimeout      time.Duration
 	IdleInTxTimeout  time.Duration
+	// ReplyMargin is how much longer than StatementTimeout the engine waits for an answer of the server before
+	// it gives the connection up. Zero means 5 seconds.
+	ReplyMargin time.Duration
 
 	RestoreGuard bool               // end rounds when the database's identity is not the stored one
 	Inserter     Inserter           // inserts jobs in the round's transaction
@@ -61,8 +65,9 @@ type Store struct {
 	pool     *pgxpool.Pool
 	schema   string // quoted
 	options  Options
-	limits   []string // the values of the round's settings, in the order of sqlBeginSettings
-	identity bool     // the server lets this role read its identity
+	limits   []string      // the values of the round's settings, in the order of sqlBeginSettings
+	identity bool          // the server lets this role read its identity
+	limit    time.Duration // the longest wait for an answer of the server; 0 when statements have no limit
 }
 
 // Open connects and finds out what the role may read. It does not check the schema: see CheckSchema.
@@ -73,6 +78,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	config.MaxConns = int32(max(1, min(o.MaxConns, 1<<16))) //nolint:gosec // bounded
 	config.ConnConfig.Tracer = o.Tracer
+	limit := time.Duration(0)
+	if o.StatementTimeout > 0 {
+		limit = o.StatementTimeout + cmp.Or(o.ReplyMargin, replyMargin)
+	}
+	usePatience(config.ConnConfig, limit)
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "bothy-engine"
 	}
@@ -81,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, failed("open a connection pool", err)
 	}
 	s := &Store{
-		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), options: o,
+		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), options: o, limit: limit,
 		limits: []string{milliseconds(o.StatementTimeout), milliseconds(o.LockTimeout), milliseconds(o.IdleInTxTimeout)},
 	}
 	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
@@ -91,8 +101,36 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for the rounds that run and closes every connection.
-func (s *Store) Close() { s.pool.Close() }
+// closeLimit bounds the wait of Close for connections that are in use, or that a stuck server does not let go.
+const closeLimit = 2 * time.Second
+
+// Close closes every connection. It waits for those that are in use, but not for long: what a round that was
+// told to end still holds is closed when the round lets go of it.
+func (s *Store) Close() {
+	closed := make(chan struct{})
+	go func() { s.pool.Close(); close(closed) }()
+	timer := time.NewTimer(closeLimit)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
+}
+
+// bounded is ctx with the time that one question to the server may take, waiting for a connection included.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.limit <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, s.limit)
+}
+
+// acquire takes a connection of the pool. A pool whose connections are all stuck is an error in time.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.pool.Acquire(ctx)
+}
 
 // Pool is the pool of connections, for what lives beside the rounds (River in dev, tests).
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
@@ -104,6 +142,8 @@ func (s *Store) ReadsIdentity() bool { return s.identity }
 // Ensure creates the cursor rows that are missing, at the head: a new consumer never replays the log.
 // Rows that exist, also those that another process creates at the same moment, are left as they are.
 func (s *Store) Ensure(ctx context.Context, names []string) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	_, err := s.pool.Exec(ctx, `INSERT INTO `+s.schema+`.event_consumer_cursors (name, last_seq)
 SELECT n.name, h.seq FROM unnest($1::text[]) AS n (name) CROSS JOIN `+s.schema+`.event_seq h
 ON CONFLICT (name) DO NOTHING`, names)

@@ -22,8 +22,8 @@ type Waker struct {
 	URL        string        // a connection that LISTEN works on: not through a pooler in transaction mode
 	Backoff    time.Duration // the first wait before connecting again; doubles each time
 	BackoffCap time.Duration // the longest wait
-	// KeepAlive is how long the connection may be silent before it is asked for a sign of life, and how
-	// long it may take to give one. Zero means 30 seconds.
+	// KeepAlive is how long the connection may be silent before it is asked for a sign of life, how long it
+	// may take to give one, and how long it may take to be made. Zero means 30 seconds.
 	KeepAlive time.Duration
 	// Changed is told when listening begins, with nil, and when it ends, with the reason. It may be nil.
 	Changed func(error)
@@ -63,7 +63,9 @@ func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err erro
 		return false, unreadableURL(err)
 	}
 	config.RuntimeParams["application_name"] = WakeApplication
-	conn, err := pgx.ConnectConfig(ctx, config)
+	starting, cancel := context.WithTimeout(ctx, w.keepAlive())
+	defer cancel()
+	conn, err := pgx.ConnectConfig(starting, config)
 	if err != nil {
 		return false, failed("connect to listen", err)
 	}
@@ -72,7 +74,7 @@ func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err erro
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+	if _, err := conn.Exec(starting, `LISTEN `+channel); err != nil {
 		return false, failed("listen", err)
 	}
 	if w.Changed != nil {
@@ -87,20 +89,23 @@ func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err erro
 	}
 }
 
+func (w Waker) keepAlive() time.Duration {
+	if w.KeepAlive <= 0 {
+		return 30 * time.Second
+	}
+	return w.KeepAlive
+}
+
 // wait returns at the next notification. A connection that died without a word is found by asking it.
 func (w Waker) wait(ctx context.Context, conn *pgx.Conn) error {
-	keepAlive := w.KeepAlive
-	if keepAlive <= 0 {
-		keepAlive = 30 * time.Second
-	}
 	for {
-		silence, cancel := context.WithTimeout(ctx, keepAlive)
+		silence, cancel := context.WithTimeout(ctx, w.keepAlive())
 		_, err := conn.WaitForNotification(silence)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		proof, cancel := context.WithTimeout(ctx, keepAlive)
+		proof, cancel := context.WithTimeout(ctx, w.keepAlive())
 		err = conn.Ping(proof)
 		cancel()
 		if err != nil {

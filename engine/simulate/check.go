@@ -144,19 +144,25 @@ func (w *world) ended(l *lane, o consumer.Outcome) {
 	w.ends[o.End.Name]++
 	committed := look.tx != nil && look.tx.committed && look.tx.to > 0
 	l.drain = committed && look.full && o.Err == nil
-	switch o.End.Name {
+	if l.last == "processed" || l.last == "lost" { // another failure is tried again at once, and is no edge
+		l.count()
+	}
+	l.last = o.End.Name
+	if wrong := w.mismatch(l, o, committed); wrong != "" {
+		w.violate(promiseFacts, "a round of %s ended %s, and %s", l.consumer.Name, o.End.Name, wrong)
+	}
+}
+
+// count takes the last end into account: another's lock is no recovery, a shutdown no incident.
+func (l *lane) count() {
+	switch l.last {
 	case "failed", "gap", "ahead":
 		l.ought = true
 	case "processed", "lost", "idle":
 		l.ought = false
-	default: // another's lock is no recovery, a shutdown no incident
+	default:
 	}
-	if l.failing != l.ought {
-		w.violate(promiseEdges, "a round of %s ended %s, and the log says that the consumer is failing: %t", l.consumer.Name, o.End.Name, l.failing)
-	}
-	if wrong := w.mismatch(l, o, committed); wrong != "" {
-		w.violate(promiseFacts, "a round of %s ended %s, and %s", l.consumer.Name, o.End.Name, wrong)
-	}
+	l.last = ""
 }
 
 // mismatch says what contradicts an end, or "".
@@ -212,7 +218,14 @@ func commitMismatch(tx *transaction, o consumer.Outcome, committed bool) string 
 
 // pauses looks at a lane that is about to wait.
 func (w *world) pauses(l *lane) {
-	if l.drain && !l.dead {
+	if l.dead {
+		return
+	}
+	l.count()
+	if l.failing != l.ought {
+		w.violate(promiseEdges, "%s logs that it is failing: %t, and by the ends of its rounds: %t", l.consumer.Name, l.failing, l.ought)
+	}
+	if l.drain {
 		w.violate(promiseDrain, "%s waits although its last round left a part of the batch or filled it", l.consumer.Name)
 	}
 }

@@ -75,6 +75,7 @@ type lane struct {
 	wrong   string // how the next call of the handler misbehaves
 	failing bool   // by what was logged
 	ought   bool   // by the ends of its rounds
+	last    string // the end that was not counted yet
 	drain   bool   // the last round left something of its batch
 }
 
@@ -119,6 +120,9 @@ func (p *process) prepare() {
 	p.prepared = true
 }
 
+// forever keeps the loop from telling of a long lock: here is no clock to say how long it lasts.
+const forever = 1 << 62
+
 // start begins the loop of a lane.
 func (l *lane) start() {
 	var rounds consumer.Rounds = consumer.NewService(store{l}, l.w.table)
@@ -126,7 +130,7 @@ func (l *lane) start() {
 		rounds = afterTypes{rounds, l}
 	}
 	loop := consumer.Loop{
-		Rounds: rounds, Consumer: consumer.Consumer{Consumer: l.consumer.Consumer}, Logger: slog.New(edges{l}),
+		Rounds: rounds, Consumer: consumer.Consumer{Consumer: l.consumer.Consumer, LockedAfter: forever}, Logger: slog.New(edges{l}),
 		Observe: func(_ string, o consumer.Outcome) { l.w.ended(l, o) },
 		Begin:   func() bool { return !l.p.stopping && !l.dead },
 		Pause: func(context.Context) bool {

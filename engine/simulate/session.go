@@ -57,6 +57,9 @@ func (e *serverError) Error() string { return "SQLSTATE " + e.code }
 // Transient is what the real store says of it.
 func (e *serverError) Transient() bool { return e.code == codeDeadlock || e.code == codeLockTimeout }
 
+// TooLarge is what the real store says of it.
+func (e *serverError) TooLarge() bool { return e.code == codeTimeout }
+
 // The SQLSTATEs that matter here.
 const (
 	codeDeadlock    = "40P01"

@@ -42,7 +42,8 @@ type look struct {
 // roundTx is the transaction of one round from the client's side.
 type roundTx struct {
 	store
-	look     *look // its own: statements may still run when the lane has gone on
+	look     *look          // its own: statements may still run when the lane has gone on
+	consumer round.Consumer // with the batch of this round
 	session  *session
 	held     bool
 	found    bool
@@ -57,14 +58,14 @@ type roundTx struct {
 func (st store) Ensure(context.Context, []string) error { return nil }
 
 // Round is one transaction.
-func (st store) Round(ctx context.Context, _ round.Consumer, run func(context.Context, consumer.Tx) bool) error {
+func (st store) Round(ctx context.Context, c round.Consumer, run func(context.Context, consumer.Tx) bool) error {
 	l := st.l
 	l.look = &look{}
 	if l.dead {
 		return errKilled
 	}
 	l.look.saw = l.w.db.now.version
-	tx := &roundTx{store: st, look: l.look, session: l.p.acquire(l)}
+	tx := &roundTx{store: st, look: l.look, consumer: c, session: l.p.acquire(l)}
 	l.session = tx.session
 	defer func() { l.p.release(l) }()
 	if !run(ctx, tx) {
@@ -83,7 +84,7 @@ func (st store) Round(ctx context.Context, _ round.Consumer, run func(context.Co
 }
 
 // Lock sends BEGIN, the settings, the lock and the first read in one round trip.
-func (tx *roundTx) Lock(ctx context.Context) (round.Lock, error) {
+func (tx *roundTx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err error) {
 	tx.l.at("lock_cursor")
 	flaws := tx.l.w.flaws
 	var batch []statement
@@ -100,17 +101,17 @@ func (tx *roundTx) Lock(ctx context.Context) (round.Lock, error) {
 	default:
 		batch = append(batch, tx.lock(), tx.read(pointRead, true))
 	}
-	err := tx.l.send(ctx, tx.session, batch...)
+	err = tx.l.send(ctx, tx.session, batch...)
 	switch {
 	case err != nil:
-		return "", err
+		return "", 0, err
 	case !tx.found:
 		tx.look.broken = "missing"
-		return round.Missing, nil
+		return round.Missing, 0, nil
 	case !tx.held:
-		return round.Taken, nil
+		return round.Taken, tx.snapshot.Cursor, nil
 	default:
-		return round.Held, nil
+		return round.Held, tx.snapshot.Cursor, nil
 	}
 }
 
@@ -119,7 +120,7 @@ func (tx *roundTx) Lock(ctx context.Context) (round.Lock, error) {
 func (tx *roundTx) Read(ctx context.Context) (round.Snapshot, error) {
 	tx.l.at("read_events")
 	flaws := tx.l.w.flaws
-	if !flaws.neverRereads && !flaws.oneSnapshot && !tx.snapshot.Contiguous(tx.l.consumer.Batch) {
+	if !flaws.neverRereads && !flaws.oneSnapshot && !tx.snapshot.Contiguous(tx.consumer.Batch) {
 		if err := tx.l.send(ctx, tx.session, tx.read(pointReread, false)); err != nil {
 			return round.Snapshot{}, err
 		}
@@ -157,12 +158,12 @@ func (tx *roundTx) Recipients(ctx context.Context, events []round.Event, limit i
 		for _, r := range tx.l.consumer.rule(e) {
 			decision.Targets = append(decision.Targets, round.Target{Seq: e.Seq, Recipient: r})
 		}
-		decision.Targets = round.Unique(decision.Targets)
 		if len(decision.Targets) >= limit && i+1 < len(events) {
 			decision.Through, decision.Cut = e.Seq, true
 			break
 		}
 	}
+	decision.Targets = round.Unique(decision.Targets)
 	return decision, nil
 }
 
@@ -188,7 +189,7 @@ func (tx *roundTx) Advance(from, to int64) {
 	tx.moves, tx.from, tx.to = true, from, to
 	n := len(tx.snapshot.Events)
 	tx.look.cut = n > 0 && to < tx.snapshot.Events[n-1].Seq
-	tx.look.full = tx.look.cut || n >= tx.l.consumer.Batch
+	tx.look.full = tx.look.cut || n >= tx.consumer.Batch
 }
 
 // commit sends what was held back, the move and COMMIT in one round trip.
@@ -287,17 +288,16 @@ func (tx *roundTx) read(at point, bounded bool) statement {
 
 // take fills the snapshot from a state and a cursor.
 func (tx *roundTx) take(from *state, row cursor, bounded bool) (found bool) {
-	c := tx.l.consumer
 	bound := int64(math.MaxInt64)
 	if bounded {
-		bound = row.last + int64(c.Batch)
+		bound = row.last + int64(tx.consumer.Batch)
 	}
 	if tx.l.w.flaws.headBounds {
 		bound = min(bound, from.head)
 	}
 	tx.snapshot = round.Snapshot{
 		Cursor: row.last, Head: from.head, Epoch: from.epoch, Stored: from.stored, Current: from.current, Guarded: true,
-		Events: from.after(row.last, bound, c.Batch),
+		Events: from.after(row.last, bound, tx.consumer.Batch),
 	}
 	if !bounded {
 		tx.snapshot.Floor = from.floor()
@@ -359,8 +359,8 @@ func (tx *roundTx) advance() statement {
 	return statement{
 		point: pointAdvance,
 		free: func() bool {
-			holder := tx.l.w.db.rows[c]
-			return holder == nil || holder == tx.session.tx
+			holder, own := tx.l.w.db.rows[c], tx.session.tx
+			return holder == nil || holder == own || compares && (own == nil || own.inRound != c) // raises before it waits
 		},
 		run: func(s *session) (string, error) {
 			row := s.db.now.cursors[c]

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"example.com/bothy/engine/machine"
+)
+
+// The attributes of the runner's records. They carry no payload, and no text of an error: that can quote
+// what an event holds.
+const (
+	attrConsumer  = "bothy.consumer.name"
+	attrSeq       = "bothy.event.seq"
+	attrErrorType = "error.type"
+	attrDuration  = "bothy.consumer.duration" // of what has just ended
+)
+
+// The values of error.type that a record of this package can have, beside a SQLSTATE of the server and what
+// the store says of its own errors (timeout, connection, rule, handler, error).
+const (
+	errorPanic         = "panic"                 // a step, a handler among them, panicked
+	errorMissing       = "cursor_missing"        // the cursor row is gone
+	errorLocked        = "cursor_locked"         // another transaction holds the cursor row and does not move it
+	errorUnfinalized   = "restore_not_finalized" // the database is not the one whose history the cursors follow
+	lockedPolls        = 10                      // poll intervals without a move until a lock is told, when nothing else is said
+	endLocked          = "locked"
+	endUnfinalized     = "unfinalized"
+	messageFailed      = "event consumer round failed"
+	messageRecovered   = "event consumer recovered"
+	messageLocked      = "event consumer held up: another transaction keeps its cursor locked"
+	messageUnlocked    = "event consumer no longer held up"
+	messageUnfinalized = "event consumer stopped: the database was restored or promoted, and that is not finalized"
+	messageFinalized   = "event consumer goes on: the restore is finalized"
+)
+
+// health logs the edges of one consumer: the first failure after a success and the next success, and the
+// beginning and the end of what holds it up without being a failure.
+type health struct {
+	name        string
+	logger      *slog.Logger
+	failing     bool
+	locked      holdup
+	unfinalized holdup
+	cursor      int64 // where it stood at the last locked round
+}
+
+// holdup is a state that is told once it has lasted, and told again when it ends.
+type holdup struct {
+	after      time.Duration
+	level      slog.Level
+	begin, end string
+	errorType  string
+
+	since time.Time // zero when it does not hold
+	told  bool
+}
+
+func newHealth(c Consumer, logger *slog.Logger) *health {
+	after := c.LockedAfter
+	if after <= 0 {
+		after = lockedPolls * c.PollInterval
+	}
+	return &health{
+		name: c.Name, logger: logger,
+		locked:      holdup{after: after, level: slog.LevelWarn, begin: messageLocked, end: messageUnlocked, errorType: errorLocked},
+		unfinalized: holdup{level: slog.LevelError, begin: messageUnfinalized, end: messageFinalized, errorType: errorUnfinalized},
+	}
+}
+
+func (h *health) record(ctx context.Context, o Outcome) {
+	if o.End.Log != nil {
+		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...)
+	}
+	h.hold(ctx, o)
+	switch {
+	case o.End.Failure != "":
+		h.logger.DebugContext(ctx, "event consumer round failed: cause", attrConsumer, h.name, "error.message", errorText(o.Err))
+		if !h.failing {
+			h.failing = true
+			h.logger.LogAttrs(ctx, slog.LevelError, messageFailed,
+				slog.String(attrConsumer, h.name), slog.String(attrErrorType, o.ErrorType()))
+		}
+	case o.End.Edge == machine.Unchanged:
+	case h.failing:
+		h.failing = false
+		h.logger.LogAttrs(ctx, slog.LevelInfo, messageRecovered, slog.String(attrConsumer, h.name))
+	}
+}
+
+// hold follows what holds the consumer up. A round that broke, and one that was stopped, say nothing of it.
+func (h *health) hold(ctx context.Context, o Outcome) {
+	switch {
+	case o.End.Name == endLocked:
+		if o.Cursor != h.cursor {
+			h.cursor = o.Cursor
+			h.ends(ctx, &h.locked) // another worker makes headway: that is what a lock is for
+		}
+		h.holds(ctx, &h.locked)
+	case o.End.Name == endUnfinalized:
+		h.ends(ctx, &h.locked)
+		h.holds(ctx, &h.unfinalized)
+	case o.End.Failure == FailureError || o.End.Next == machine.Stop:
+	default:
+		h.ends(ctx, &h.locked)
+		h.ends(ctx, &h.unfinalized)
+	}
+}
+
+func (h *health) holds(ctx context.Context, state *holdup) {
+	if state.since.IsZero() {
+		state.since = time.Now()
+	}
+	if !state.told && time.Since(state.since) >= state.after {
+		state.told = true
+		h.logger.LogAttrs(ctx, state.level, state.begin,
+			slog.String(attrConsumer, h.name), slog.String(attrErrorType, state.errorType))
+	}
+}
+
+func (h *health) ends(ctx context.Context, state *holdup) {
+	if state.told {
+		h.logger.LogAttrs(ctx, slog.LevelInfo, state.end,
+			slog.String(attrConsumer, h.name), slog.Duration(attrDuration, time.Since(state.since).Round(time.Millisecond)))
+	}
+	state.since, state.told = time.Time{}, false
+}
+
+// ErrorType is the value of error.type for a round that failed, else empty. It is from a closed set: consumer_gap,
+// consumer_ahead, cursor_missing, panic, rule, handler, timeout, connection, a SQLSTATE of the server, or error.
+func (o Outcome) ErrorType() string {
+	if o.End.Failure != FailureError {
+		return o.End.Failure
+	}
+	if _, ok := errors.AsType[*machine.PanicError](o.Err); ok { // first: what was panicked with can be an error too
+		return errorPanic
+	}
+	if errors.Is(o.Err, errMissing) {
+		return errorMissing
+	}
+	if typed, ok := errors.AsType[interface {
+		error
+		ErrorType() string
+	}](o.Err); ok {
+		return typed.ErrorType()
+	}
+	return FailureError
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func level(l machine.Level) slog.Level {
+	switch l {
+	case machine.LevelError:
+		return slog.LevelError
+	case machine.LevelWarn:
+		return slog.LevelWarn
+	case machine.LevelInfo:
+		return slog.LevelInfo
+	case machine.LevelDebug:
+		return slog.LevelDebug
+	default:
+		return slog.LevelInfo
+	}
+}
