@@ -39,27 +39,35 @@ func (w *world) produce(p *producer, r uint64) {
 		if s.head < int64(len(s.all)) {
 			w.abort(p)
 			w.note(p.name, "fails: the number %d exists", s.head+1)
+		} else if w.shape.whole {
+			w.complete(p)
 		}
 	case r%8 == 0:
 		w.abort(p)
 		w.note(p.name, "dies before its COMMIT is complete")
 	default:
-		w.db.release(p.tx)
-		staged := p.staged
-		p.staged, p.tx = nil, nil
-		w.note(p.name, "COMMIT: events %d to %d", p.first, p.first+int64(len(staged))-1)
-		if p.first != s.head+1 {
-			w.violate(promiseNumbers, "%s numbers from %d and the head is %d", p.name, p.first, s.head)
-		}
-		w.db.change(byProducer, nil, func(s *state) {
-			s.all = append(s.all, staged...)
-			s.head += int64(len(staged))
-		})
-		w.appended = w.db.now.version
-		for _, process := range w.processes {
-			if process.listening >= listens && !process.deaf {
-				process.notified = true
-			}
+		w.complete(p)
+	}
+}
+
+// complete ends a COMMIT: the events are in the log, and who listens is notified.
+func (w *world) complete(p *producer) {
+	head := w.db.now.head
+	w.db.release(p.tx)
+	staged := p.staged
+	p.staged, p.tx = nil, nil
+	w.note(p.name, "COMMIT: events %d to %d", p.first, p.first+int64(len(staged))-1)
+	if p.first != head+1 {
+		w.violate(promiseNumbers, "%s numbers from %d and the head is %d", p.name, p.first, head)
+	}
+	w.db.change(byProducer, nil, func(s *state) {
+		s.all = append(s.all, staged...)
+		s.head += int64(len(staged))
+	})
+	w.appended = w.db.now.version
+	for _, process := range w.processes {
+		if process.listening >= listens && !process.deaf {
+			process.notified = true
 		}
 	}
 }
@@ -129,7 +137,7 @@ func (w *world) restore(r uint64) {
 // survive behind an address that moved.
 func (w *world) promote(r uint64) {
 	to := w.db.now
-	if n := uint64(len(w.backups)); n > 0 && r%2 == 0 {
+	if n := uint64(len(w.backups)); n > 0 && r%2 == 0 && !w.shape.whole {
 		to = w.backups[n-1]
 	}
 	w.note("operator", "promotes a standby with head %d", to.head)

@@ -125,7 +125,7 @@ const forever = 1 << 62
 
 // start begins the loop of a lane.
 func (l *lane) start() {
-	var rounds consumer.Rounds = consumer.NewService(store{l}, l.w.table)
+	var rounds consumer.Rounds = consumer.NewService(l.w.storeOf(l), l.w.table)
 	if l.w.flaws.countsAfterTypes {
 		rounds = afterTypes{rounds, l}
 	}
@@ -179,6 +179,12 @@ func (l *lane) send(ctx context.Context, s *session, batch ...statement) error {
 		return ctx.Err()
 	}
 	s.send(batch)
+	if l.w.shape.whole {
+		for s.ready() {
+			l.w.execute(s)
+		}
+		return s.err
+	}
 	l.sent, l.gaveUp = ctx.Done() != nil, false
 	switch {
 	case !l.wait(forReply):
@@ -243,6 +249,9 @@ func (p *process) kill() {
 		l.dead = true
 		if l.session != nil {
 			l.session.gone = true
+			if p.w.shape.whole { // nothing is on its way, and the server learns of it at once
+				l.session.terminate()
+			}
 		}
 		l.session = nil
 		if l.end != nil {

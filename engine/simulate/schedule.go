@@ -196,7 +196,7 @@ func (w *world) listFaults() {
 	sound := s.head == int64(len(s.all))
 	w.fault(FaultRetention, w.retainable(), actRetain, 0, 0)
 	// two damages at once can hide each other from everybody who sees only the log
-	w.fault(FaultHole, sound && int64(len(s.all))-s.dropped >= 2, actLose, 0, 0)
+	w.fault(FaultHole, sound && !w.db.reading() && int64(len(s.all))-s.dropped >= 2, actLose, 0, 0)
 	w.fault(FaultCounter, sound && len(s.missing) == 0 && !s.retired() && s.head > s.dropped+1 && w.db.counter == nil && !s.mixed, actRewindCounter, 0, 0)
 	w.fault(FaultHole|FaultCounter, w.db.counter == nil && (!sound || len(s.missing) > 0), actMend, 0, 0)
 	w.fault(FaultRestore|FaultPromote|FaultMix, sound && !s.mixed && w.db.counter == nil, actBackup, 0, 0)
@@ -340,7 +340,7 @@ func (w *world) settle() {
 		w.checkWakes()
 	}
 	if s := w.db.now; w.violation == nil && (s.head != int64(len(s.all)) || len(s.missing) > 0) {
-		w.mend()
+		w.do(choice{act: actMend})
 	}
 	w.rest(order) // what waited for that, finalize among it
 	// One process after the other polls, so that none is kept from looking by the lock of another. Twice: the

@@ -43,7 +43,7 @@ type Shape struct {
 	grows     bool  // version 2 of the engine has one consumer more
 	strategy  uint8 // how the next step is picked
 	stop      point // the statement that the strategy stopping likes to stop at
-	whole     bool  // a round trip is one step: for the comparison with PostgreSQL
+	whole     bool  // a round trip is atomic, and so is the COMMIT of a producer: for the comparison with PostgreSQL
 }
 
 // Faults is a set of what may go wrong.
@@ -123,6 +123,7 @@ func Run(table *machine.Machine, seed uint64, options ...Option) Result {
 // newWorld makes everything that takes part.
 func newWorld(table *machine.Machine, shape Shape, options ...Option) *world {
 	w := &world{table: table, shape: shape, left: shape.Events, timelines: 1, ends: map[string]int{}}
+	w.storeOf = func(l *lane) consumer.Store { return store{l} }
 	for _, option := range options {
 		option(w)
 	}
@@ -183,6 +184,9 @@ type world struct {
 	violation *Violation
 	seen      [maxConsumers][]uint8
 	ends      map[string]int
+
+	storeOf func(*lane) consumer.Store
+	follow  func(choice) // sees every step; may be nil
 
 	tracing bool
 	trace   bytes.Buffer

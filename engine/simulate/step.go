@@ -21,6 +21,9 @@ func (w *world) do(c choice) {
 	default:
 		w.doFate(c)
 	}
+	if w.follow != nil {
+		w.follow(c)
+	}
 }
 
 func (w *world) doProcess(c choice, p *process) {
@@ -73,9 +76,6 @@ func (w *world) doLane(c choice, l *lane) {
 		l.start()
 	case actExecute:
 		w.execute(s)
-		for w.shape.whole && s.ready() {
-			w.execute(s)
-		}
 	case actReply:
 		l.run()
 	case actGiveUp:
