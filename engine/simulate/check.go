@@ -4,7 +4,7 @@ package simulate
 
 import (
 	"fmt"
-	"slices"
+	"strings"
 
 	"example.com/bothy/engine/consumer"
 )
@@ -15,7 +15,7 @@ type Violation struct {
 	What    string
 }
 
-func (v *Violation) Error() string { return v.Promise + ": " + v.What }
+func (v *Violation) String() string { return v.Promise + ": " + v.What }
 
 // The promises that are checked.
 const (
@@ -263,18 +263,18 @@ func (w *world) checkRecovered() {
 
 // words is the state for the trace.
 func (s *state) words(w *world) string {
-	text := fmt.Sprintf("head %d", s.head)
+	words := []string{fmt.Sprintf("head %d", s.head)}
 	if s.head != int64(len(s.all)) {
-		text += fmt.Sprintf(", log to %d", len(s.all))
+		words = append(words, fmt.Sprintf("log to %d", len(s.all)))
 	}
 	if s.dropped > 0 {
-		text += fmt.Sprintf(", retention removed 1 to %d", s.dropped)
+		words = append(words, fmt.Sprintf("retention removed 1 to %d", s.dropped))
 	}
 	if len(s.missing) > 0 {
-		text += fmt.Sprintf(", rows %v missing", s.missing)
+		words = append(words, fmt.Sprintf("rows %v missing", s.missing))
 	}
 	if s.stored != s.current {
-		text += ", not finalized"
+		words = append(words, "not finalized")
 	}
 	for i, c := range w.consumers {
 		jobs := 0
@@ -284,12 +284,12 @@ func (s *state) words(w *world) string {
 			}
 		}
 		if s.cursors[i].exists {
-			text += fmt.Sprintf("; %s at %d with %d jobs", c.Name, s.cursors[i].last, jobs)
+			words = append(words, fmt.Sprintf("%s at %d with %d jobs", c.Name, s.cursors[i].last, jobs))
 		} else {
-			text += fmt.Sprintf("; %s has no cursor", c.Name)
+			words = append(words, c.Name+" has no cursor")
 		}
 	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 func errorWords(err error) string {
@@ -301,8 +301,8 @@ func errorWords(err error) string {
 
 // Promises are the names of all promises that are checked, in the order of their importance.
 func Promises() []string {
-	return slices.Clone([]string{
+	return []string{
 		promiseOnce, promiseForward, promiseCreated, promiseEpoch, promiseNumbers, promiseFacts, promiseDrain, promiseWake,
 		promiseLiveness, promiseEdges, promisePanic, promiseTerminate,
-	})
+	}
 }

@@ -222,6 +222,11 @@ func TestPageListsMutations(t *testing.T) {
 	for _, m := range mutations {
 		fmt.Fprintf(&table, "| %s | %s |\n", m.what, m.promise)
 	}
+	for _, promise := range Promises() {
+		if !strings.Contains(string(page), "| "+promise+" | ") {
+			t.Errorf("%s does not say what the promise %q is", file, promise)
+		}
+	}
 	want := string(before) + begin + table.String() + end + string(after)
 	if want == string(page) {
 		return

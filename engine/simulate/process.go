@@ -71,7 +71,6 @@ type lane struct {
 	session *session
 	sent    bool   // the round trip can be given up: its context may end
 	look    *look  // of the last round
-	step    string // of the table
 	wrong   string // how the next call of the handler misbehaves
 	failing bool   // by what was logged
 	ought   bool   // by the ends of its rounds
@@ -200,7 +199,7 @@ func (l *lane) send(ctx context.Context, s *session, batch ...statement) error {
 }
 
 // at notes the step of the table, for the trace.
-func (l *lane) at(step string) { l.step = step }
+func (l *lane) at(step string) { l.w.note(l.name, "-> %s", step) }
 
 // The ways in which a handler misbehaves.
 const (

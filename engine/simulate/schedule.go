@@ -194,7 +194,11 @@ func (w *world) listFaults() {
 	}
 	s := w.db.now
 	sound := s.head == int64(len(s.all))
-	w.fault(FaultRetention, w.retainable(), actRetain, 0, 0)
+	if w.retainable() { // rarely, since somebody reads the log most of the time: then it is likely
+		for range 6 {
+			w.fault(FaultRetention, true, actRetain, 0, 0)
+		}
+	}
 	// two damages at once can hide each other from everybody who sees only the log
 	w.fault(FaultHole, sound && !w.db.reading() && int64(len(s.all))-s.dropped >= 2, actLose, 0, 0)
 	w.fault(FaultCounter, sound && len(s.missing) == 0 && !s.retired() && s.head > s.dropped+1 && w.db.counter == nil && !s.mixed, actRewindCounter, 0, 0)
@@ -213,7 +217,7 @@ const faultEvery = 14
 
 // pick chooses the next step.
 func (w *world) pick() choice {
-	chosen := choice{}
+	var chosen choice
 	switch {
 	case len(w.faults) > 0 && (len(w.options) == 0 || w.random.IntN(faultEvery) == 0):
 		chosen = w.faults[w.random.IntN(len(w.faults))]

@@ -112,10 +112,7 @@ func (s *session) next() (at point, did string, err error) {
 }
 
 // begin opens a transaction.
-func (s *session) begin() (string, error) {
-	s.tx, s.aborted = &transaction{who: s.name, inRound: -1}, false
-	return "", nil
-}
+func (s *session) begin() { s.tx, s.aborted = &transaction{who: s.name, inRound: -1}, false }
 
 // commit ends the transaction. That of a failed one is ROLLBACK, and no error.
 func (s *session) commit(why reason) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/round"
@@ -236,9 +237,9 @@ func (tx *roundTx) rollback() {
 
 func (tx *roundTx) begin() statement {
 	return statement{point: pointBegin, run: func(s *session) (string, error) {
-		did, err := s.begin()
+		s.begin()
 		tx.look.tx = s.tx
-		return did, err
+		return "", nil
 	}}
 }
 
@@ -348,7 +349,7 @@ func (tx *roundTx) insert() statement {
 		} else {
 			s.tx.jobs = append(s.tx.jobs, tx.jobs...)
 		}
-		return fmt.Sprintf("%d", len(tx.jobs)), nil
+		return strconv.Itoa(len(tx.jobs)), nil
 	}}
 }
 
