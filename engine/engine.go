@@ -77,13 +77,14 @@ type Engine struct {
 	service  *consumer.Service
 	inserter *jobs.Inserter
 	handlers map[string]Handler
+	fill     chan struct{} // capacity one: a round saw that the log fills up
 
 	mu      sync.Mutex
 	started bool // Run was called: the handlers are fixed
 }
 
-// Open proves the round table, connects to the database and checks that its schema fits this binary. It
-// changes nothing there. The caller closes the engine.
+// Open proves the round table, connects to the database (with the URL of database.url_file, where that is
+// written) and checks that its schema fits this binary. It changes nothing there. The caller closes the engine.
 func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, error) {
 	o := options{logger: slog.New(slog.DiscardHandler)}
 	for _, option := range opts {
@@ -93,7 +94,10 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}}
+	if err := cfg.ReadURLFile().Err(); err != nil {
+		return nil, err
+	}
+	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1)}
 	store, err := postgres.Open(ctx, e.storeOptions())
 	if err != nil {
 		return nil, err
@@ -177,7 +181,7 @@ func (e *Engine) Round(ctx context.Context, name string) (Outcome, error) {
 	return Outcome{}, fmt.Errorf("consumer %q is not declared in %s", name, e.config.File())
 }
 
-// notifying runs rounds and tells River's workers of the jobs.
+// notifying runs rounds, and tells River's workers of the jobs and the maintenance of a log that fills up.
 type notifying struct{ *Engine }
 
 // Round runs one round.
@@ -185,6 +189,12 @@ func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
 	o := n.service.Round(ctx, c)
 	if o.Jobs > 0 {
 		n.inserter.Inserted(c.Job.Queue)
+	}
+	if o.Head > 0 && o.Room <= n.config.Sync.EventLogPartitionSize*int64(n.config.Sync.PartitionsAhead)/2 {
+		select {
+		case n.fill <- struct{}{}:
+		default:
+		}
 	}
 	return o
 }

@@ -30,3 +30,6 @@ func (e *Engine) Config() *config.Config { return e.config }
 
 // WithMargin changes how much longer than statement_timeout the engine waits for an answer.
 func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }
+
+// DropExpired does what maintenance does every minute about retention.
+func (e *Engine) DropExpired(ctx context.Context) error { return e.dropExpired(ctx) }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"sync"
 
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
@@ -56,27 +56,20 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	runner.Start(context.WithoutCancel(ctx))
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
 
-	partitions := time.NewTicker(partitionInterval)
-	defer partitions.Stop()
-	var failure error
-	for running := true; running; {
-		select {
-		case <-ctx.Done():
-			running = false
-		case failure = <-runner.Failed():
-			running = false
-		case <-partitions.C:
-			if err := e.makePartitions(ctx); err != nil && ctx.Err() == nil {
-				e.options.logger.WarnContext(ctx, "event log partitions not made ahead", "error.type", errorType(err))
-			}
-		}
-	}
-	return errors.Join(failure, e.stop(ctx, runner))
-}
+	maintaining, stopMaintaining := context.WithCancel(ctx)
+	var maintenance sync.WaitGroup
+	maintenance.Go(func() { e.maintain(maintaining) })
 
-// partitionInterval is how often partitions are made ahead. The log has room for sync.partitions_ahead
-// whole partitions without it.
-const partitionInterval = time.Minute
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-runner.Failed():
+	}
+	stopMaintaining()
+	err := e.stop(ctx, runner)
+	maintenance.Wait()
+	return errors.Join(failure, err)
+}
 
 // stop ends the runner within the budget.
 func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
@@ -116,11 +109,19 @@ func (e *Engine) makePartitions(ctx context.Context) error {
 	return err
 }
 
+// lockedPolls is how many poll intervals another transaction may hold a cursor that does not move before that is
+// told, unless the consumer counts as late before.
+const lockedPolls = 10
+
 // runnable are the consumers with their poll intervals.
 func (e *Engine) runnable() []consumer.Consumer {
 	list := make([]consumer.Consumer, len(e.config.Consumers))
 	for i, c := range Consumers(e.config) {
-		list[i] = consumer.Consumer{Consumer: c, PollInterval: e.config.Consumers[i].PollInterval}
+		declared := e.config.Consumers[i]
+		list[i] = consumer.Consumer{
+			Consumer: c, PollInterval: declared.PollInterval,
+			LockedAfter: min(lockedPolls*declared.PollInterval, declared.PendingAlertAfter),
+		}
 	}
 	return list
 }

@@ -62,6 +62,11 @@ var rooms = map[string]wall{
 		never:     []string{"testing"},
 		notItself: []string{modFSM, modYAML, modGoose, modSQL},
 	},
+	"cmd/reference": {
+		reason:    "writes the pages of docs/reference from what the rooms declare",
+		never:     []string{"testing"},
+		notItself: []string{modFSM, modYAML, modPGX, modRiver, modGoose, modSQL},
+	},
 	"docs/examples/worker": {
 		reason: "a program of a user: it shows that working a job needs nothing of the engine",
 		never:  []string{house + "/engine", house + "/definitions", house + "/migrations"},
@@ -87,6 +92,15 @@ var rooms = map[string]wall{
 	"engine/devdb": {
 		reason: "finds and runs a server; what is in it is others' business",
 		never:  []string{house + "/engine", house + "/migrations", house + "/definitions", modYAML, modRiver},
+	},
+	"engine/document": {
+		reason: "reads files into declared structs; what the files mean, and every database, is others' business",
+		only: []string{
+			"bytes", "encoding/json", "errors", "fmt", "io", "io/fs", "log/slog", "net/url", "os", "reflect", "regexp", "slices",
+			"strconv", "strings", "sync", "time", "unicode", "unicode/utf8",
+			modYAML, "github.com/go-playground/validator/v10", house + "/engine/problem",
+		},
+		never: []string{modPGX, modRiver, modSQL, modGoose, modFSM, house + "/engine/config", house + "/engine/machine"},
 	},
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
@@ -135,7 +149,7 @@ var ownedModules = []struct {
 	reason string
 }{
 	{modFSM, []string{"engine/machine"}, "one room knows how a table is run"},
-	{modYAML, []string{"engine/config", "engine/machine"}, "YAML ends where it was read; others are handed values"},
+	{modYAML, []string{"engine/document", "engine/machine"}, "YAML ends where it was read; others are handed values"},
 	{modGoose, []string{"engine/postgres"}, "migrating is the work of one room"},
 	{modCobra, []string{"cmd/engine"}, "flags and help belong to the command"},
 	{

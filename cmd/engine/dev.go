@@ -66,7 +66,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		return err
 	}
 	// The configuration is checked before anything is started; the real address is put in afterwards.
-	cfg, err := loadConfig(cmd, f.config, func(name string) (string, bool) {
+	cfg, err := readConfig(cmd, f.config, func(name string) (string, bool) {
 		if name == databaseVariable {
 			return "postgres:///private", true
 		}

@@ -107,6 +107,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 	root.AddCommand(
 		devCommand(env),
 		validateCommand(env),
+		configCommand(env),
 		migrateCommand(env),
 		eventsCommand(env),
 		runCommand(env),
@@ -203,9 +204,21 @@ func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("config", "consumers.yaml", "the configuration `FILE`; - is standard input")
 }
 
-// loadConfig reads the configuration for a command that uses it: its warnings are printed, its errors
-// are the error.
+// loadConfig reads the configuration for a command that connects to its database: its warnings are printed,
+// its errors are the error.
 func loadConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config, error) {
+	cfg, err := readConfig(cmd, path, env)
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.ReadURLFile().Err(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// readConfig is loadConfig without a look at database.url_file, for a command with another database.
+func readConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config, error) {
 	cfg, problems := configReader(cmd, path)(env)
 	if err := problems.Err(); err != nil {
 		return nil, err

@@ -93,12 +93,12 @@ func TestDurations(t *testing.T) {
 	for _, text := range []string{
 		"5", `"5"`, "0s", "-5s", "1d", "9223372036854775807s", "1ns", "9ms", "61m", "5 s", "0.5", "s", "5x", "1h1", "1.5.5s", "∞", "1h 5m",
 	} {
-		wantPlaces(t, consumerWith("poll_interval: "+text), "6:20 bad-duration")
+		wantPlaces(t, consumerWith("poll_interval: "+text)+"consumer: {pending_alert_after: 2h}\n", "6:20 bad-duration")
 	}
 	for text, want := range map[string]time.Duration{
 		"5s": 5 * time.Second, "1.5s": 1500 * time.Millisecond, `"10ms"`: 10 * time.Millisecond, "1h": time.Hour, "1m30s": 90 * time.Second,
 	} {
-		if got := mustParse(t, consumerWith("poll_interval: "+text)).Consumers[0].PollInterval; got != want {
+		if got := mustParse(t, consumerWith("poll_interval: "+text)+"consumer: {pending_alert_after: 2h}\n").Consumers[0].PollInterval; got != want {
 			t.Errorf("poll_interval: %s: got %v, want %v", text, got, want)
 		}
 	}
@@ -115,10 +115,10 @@ restore_gaurd: off
 database: {Restore_Guard: off}
 consumers:
   - {name: one, job: {kind: a.b}, recipients: none}
-  - {name: two, job: {kind: a.b}, recipients: none}
+  - {name: two, job: {kind: c.d}, recipients: none}
   - name: three
     bacth: 100
-    job: {kind: a.b}
+    job: {kind: e.f}
     recipients: none
 `
 	problems := wantPlaces(t, text, "2:1 unknown-key", "3:12 unknown-key", "8:5 unknown-key")
@@ -155,7 +155,7 @@ consumers:
 		{Name: "third", Batch: 1, Job: Job{Kind: "a.b", MaxAttempts: 3}},
 	}
 	for i := range want {
-		want[i].PollInterval, want[i].MaxJobsPerRound = 5*time.Second, 20000
+		want[i].PollInterval, want[i].MaxJobsPerRound, want[i].PendingAlertAfter = 5*time.Second, 20000, 15*time.Minute
 		want[i].Job.Queue, want[i].Job.Priority = "default", 1
 		want[i].Recipients = Recipients{Rule: RuleList, List: []string{"alex"}}
 	}
@@ -323,7 +323,7 @@ func TestZeroIsNotAbsent(t *testing.T) {
 
 // case 15: the last entry of a list is checked like the first, at its place.
 func TestDeepEntries(t *testing.T) {
-	entry := "  - {name: c-%d, job: {kind: a.b}, recipients: {list: [alex, sam]}}\n"
+	entry := "  - {name: c-%[1]d, job: {kind: a.%[1]d}, recipients: {list: [alex, sam]}}\n"
 	text := "version: 1\nconsumers:\n" + fmt.Sprintf(entry, 1) + fmt.Sprintf(entry, 2) +
 		"  - {name: c-3, job: {kind: a b, priority: 9}, recipients: {list: [alex, \"\"]}}\ndatabase:\n  roles: {producers: [shop, pg_x]}\n"
 	problems := wantPlaces(t, text, "5:29 bad-kind", "5:44 bad-count", "5:74 empty-value", "7:29 bad-role")

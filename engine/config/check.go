@@ -3,257 +3,203 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"reflect"
-	"strings"
-	"sync"
+	"time"
 
-	"github.com/go-playground/validator/v10"
-
-	"example.com/bothy/engine/problem"
+	"example.com/bothy/engine/document"
 )
 
-// rules is the validator with the formats of this package. It is built once: it caches what it learns of
-// each struct, and it is safe for many goroutines.
-var rules = sync.OnceValue(func() *validator.Validate {
-	v := validator.New(validator.WithRequiredStructEnabled())
-	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("yaml") })
-	for name, f := range formats {
-		// It fails for an empty name or a nil function only.
-		_ = v.RegisterValidation(name, func(level validator.FieldLevel) bool {
-			why, _ := f.trouble(level.Field().String())
-			return why == ""
-		})
-	}
-	return v
-})
+// checker applies the rules that concern more than one value. A value that has a problem of its own, or
+// that only the environment knows, is left out: nothing can be said about it.
+type checker struct {
+	*document.Tree
 
-// check applies the validate tags to what was read, and then the rules that concern two values.
-func (r *reader) check(cfg *Config) {
-	r.violations("", rules().Struct(cfg))
-	// A tag that begins with omitempty also passes a zero that somebody wrote.
-	for _, path := range r.order {
-		m := r.marks[path]
-		if m.field == nil || !m.field.optional || !m.value.IsZero() {
-			continue
-		}
-		own, _, _ := strings.Cut(m.field.validate, ",dive")
-		r.violations(path, rules().Var(m.value.Interface(), own))
-	}
-	for _, path := range r.order {
-		if m := r.marks[path]; m.field != nil && m.field.kind == kindTexts {
-			r.twice(path, m)
-		}
-	}
-	r.sameNames(cfg)
+	cfg *Config
 }
 
-// violations reports what the validator found. path is that of the value when it was checked alone.
-func (r *reader) violations(path string, err error) {
-	var all validator.ValidationErrors
-	if !errors.As(err, &all) {
+func check(cfg *Config, tree *document.Tree) {
+	cfg.trim()
+	c := checker{tree, cfg}
+	c.urls()
+	c.names()
+	c.kinds()
+	c.ages()
+	c.pool()
+	c.partition()
+	for i := range cfg.Consumers {
+		c.types(i)
+		c.targets(i)
+	}
+}
+
+// trim takes from each query what the parentheses around it could not bear: a last semicolon, a comment.
+func (c *Config) trim() {
+	for i := range c.Consumers {
+		rule := &c.Consumers[i].Recipients
+		if query, why, _ := trimQuery(rule.Query); why == "" {
+			rule.Query = query
+		}
+	}
+}
+
+// usable reports whether the value of a path can be compared: it is a default, or it is written and sound.
+func (c checker) usable(path string) bool { return !c.Written(path) || c.Sound(path) }
+
+// source is where a value of a consumer comes from: its own key, or the one of the section consumer.
+func (c checker) source(i int, own, section string) string {
+	if path := fmt.Sprintf("consumers[%d].%s", i, own); c.Written(path) {
+		return path
+	}
+	return "consumer." + section
+}
+
+// either gives two paths, the one to point at first: a value that is written can be changed where it stands.
+func (c checker) either(first, second string) (at, also string) {
+	if !c.Written(first) && c.Written(second) {
+		return second, first
+	}
+	return first, second
+}
+
+// conflict reports two values that do not go together. It names both keys and shows neither value.
+func (c checker) conflict(code, first, second, what, fix string) {
+	at, also := c.either(first, second)
+	if c.Written(also) {
+		c.Refuse(at, code, what, fix, also)
 		return
 	}
-	for _, violation := range all {
-		p := path
-		if p == "" {
-			_, p, _ = strings.Cut(violation.Namespace(), ".")
-		}
-		m, written := r.marks[p]
-		if !written || m.unknown || r.covered(p) {
-			continue
-		}
-		r.bad[p] = true
-		r.violation(p, m, violation.Tag())
+	c.Refuse(at, code, what+"; "+also+" is not written, so its default holds", fix)
+}
+
+func (c checker) urls() {
+	const url, file = "database.url", "database.url_file"
+	if c.Written(url) && c.Written(file) {
+		c.Refuse(file, "bad-choice", "database has url and url_file, and it takes one of them", "keep one of them", url)
 	}
 }
 
-// covered reports whether a path or a part of the file around it has a problem already, so that one more
-// would only repeat it.
-func (r *reader) covered(path string) bool {
-	for p := path; p != ""; p = parent(p) {
-		if r.bad[p] {
-			return true
-		}
-	}
-	return false
-}
-
-// violation says in words what a rule of the tag means.
-func (r *reader) violation(path string, m mark, rule string) {
-	f := *m.field
-	at := r.position(m)
-	is := fmt.Sprintf("%s is %s", path, r.quoted(path))
-	empty := m.value.Kind() == reflect.String && m.value.String() == "" || m.value.Kind() == reflect.Slice && m.value.Len() == 0
-	switch {
-	case empty && m.variable:
-		r.report(at, "empty-value", path+" is "+shown(m.raw)+", which is empty", "give the variable a value, or remove the key")
-	case empty && f.kind == kindTexts || empty && f.kind == kindSections:
-		r.report(at, "empty-list", path+" is an empty list", "write at least one entry, such as "+advice(f))
-	case empty:
-		r.report(at, "empty-value", path+" is empty", "write "+advice(f))
-	case f.kind == kindCount && f.key == "version":
-		r.report(at, "bad-version", is+", and this program reads version 1", "write 1")
-	case f.kind == kindCount:
-		r.report(at, "bad-count", is+", which is out of range", "write a whole number"+span(f))
-	case f.kind == kindDuration:
-		r.report(at, "bad-duration", is+", which is out of range", "write a duration"+span(f)+", such as "+f.presetOr("5s"))
-	case rule == "oneof":
-		r.report(at, "bad-word", is, wordFix(f, m.value.String()))
-	default:
-		format := formats[rule]
-		why, fix := format.trouble(m.value.String())
-		if fix == "" {
-			fix = format.fix
-		}
-		r.report(at, format.code, is+", "+why, fix)
-	}
-}
-
-// twice reports the entries of a list that stand in it before. Every list of texts is a set.
-func (r *reader) twice(path string, m mark) {
-	first := map[string]mark{}
-	for i := range m.value.Len() {
-		p := fmt.Sprintf("%s[%d]", path, i)
-		entry := r.marks[p]
-		text := m.value.Index(i).String()
-		if entry.unknown || r.covered(p) {
-			continue
-		}
-		if before, known := first[text]; known {
-			r.report(r.position(entry), "duplicate-entry", fmt.Sprintf("%s is %s, and so is an entry before it", p, r.quoted(p)),
-				"remove one of the two", r.position(before))
-			continue
-		}
-		first[text] = entry
-	}
-}
-
-// sameNames refuses two consumers of one name: they would share one cursor, and each would lose the events
-// that the other took. The same job kind in two consumers is allowed: the tag of a job tells them apart.
-func (r *reader) sameNames(cfg *Config) {
-	first := map[string]problem.Position{}
-	for i, c := range cfg.Consumers {
+// names refuses two consumers of one name: they would share one cursor, and each would lose the events that
+// the other took. Names that only a careful look tells apart are a warning.
+func (c checker) names() {
+	first, like := map[string]string{}, map[string]string{}
+	for i, consumer := range c.cfg.Consumers {
 		path := fmt.Sprintf("consumers[%d].name", i)
-		m, written := r.marks[path]
-		if !written || m.unknown || c.Name == "" {
+		if !c.Sound(path) {
 			continue
 		}
-		if before, known := first[c.Name]; known {
-			r.report(r.position(m), "duplicate-name", fmt.Sprintf("%s is %s, and so is that of another consumer; both would move one cursor", path, r.quoted(path)),
+		if before, known := first[consumer.Name]; known {
+			c.Refuse(path, "duplicate-name", fmt.Sprintf("%s is %s, and so is that of another consumer; both would move one cursor", path, c.Quoted(path)),
 				"give one of the two another name", before)
 			continue
 		}
-		first[c.Name] = r.position(m)
+		first[consumer.Name] = path
+		key := folded(consumer.Name)
+		if before, known := like[key]; known {
+			c.Warn(path, "similar-name", fmt.Sprintf("%s is %s, and %s is %s: they differ only in - and _", path, c.Quoted(path), before, c.Quoted(before)),
+				"give one of the two a name that nobody takes for the other", before)
+			continue
+		}
+		like[key] = path
 	}
 }
 
-// wordFix lists the allowed words, the nearest first.
-func wordFix(f field, text string) string {
-	words := strings.Fields(f.limit("oneof"))
-	list := "write " + alternatives(words)
-	if f.word != "" {
-		// A word in place of a mapping; its keys are the other way to write it.
-		keys := strings.Split(keysOf(f.typ), ", ")
-		words = append([]string{f.word}, keys...)
-		list = fmt.Sprintf("write the word %s, or a mapping with one of %s", f.word, strings.Join(keys, ", "))
+// kinds warns of two consumers whose jobs one worker gets: that may be meant, and only the tag tells the
+// jobs apart.
+func (c checker) kinds() {
+	first := map[string]int{}
+	others := map[string]int{}
+	for i, consumer := range c.cfg.Consumers {
+		if !c.Sound(fmt.Sprintf("consumers[%d].job.kind", i)) || !c.Sound(fmt.Sprintf("consumers[%d].name", i)) {
+			continue
+		}
+		if _, known := first[consumer.Job.Kind]; !known {
+			first[consumer.Job.Kind] = i
+			continue
+		}
+		others[consumer.Job.Kind]++
 	}
-	near := problem.Nearest(text, words)
-	if len(text) < 3 && !strings.EqualFold(near, text) {
-		near = "" // too short to guess: no is one slip away from on, and means the opposite
-	}
-	switch {
-	case near != "" && near == f.word:
-		return fmt.Sprintf("did you mean %q? %s", near, list)
-	case near != "" && f.word != "":
-		return fmt.Sprintf("write a mapping, such as {%s: ...}; or %s", near, strings.TrimPrefix(list, "write "))
-	case near != "" && near != text:
-		return fmt.Sprintf("did you mean %q? %s", near, list)
-	default:
-		return list
+	for i, consumer := range c.cfg.Consumers {
+		before, path := first[consumer.Job.Kind], fmt.Sprintf("consumers[%d].job.kind", i)
+		if others[consumer.Job.Kind] == 0 || before == i || !c.Sound(path) || !c.Sound(fmt.Sprintf("consumers[%d].name", i)) {
+			continue
+		}
+		also := fmt.Sprintf("consumers[%d].job.kind", before)
+		if c.At(path) == c.At(also) {
+			continue // written once, behind an anchor: it is meant
+		}
+		what := fmt.Sprintf("%s is %s, and so is %s", path, c.Quoted(path), also)
+		if n := others[consumer.Job.Kind] - 1; n > 0 {
+			what += fmt.Sprintf(" and that of %d more", n)
+		}
+		c.Warn(path, "same-kind", what+": one worker gets the jobs of all of them, and only their tags differ",
+			"give each a kind of its own, unless one worker is meant for all", also)
+		others[consumer.Job.Kind] = 0 // once for each kind
 	}
 }
 
-func alternatives(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-// example shows how a field may be written, in one line. An entry of a list has no key.
-func example(f field) string {
-	value := exampleValue(f)
-	if f.key == "" {
-		return value
-	}
-	return f.key + ": " + value
-}
-
-// advice is the example, and the other way to write the field where there is one.
-func advice(f field) string {
-	if f.word != "" {
-		return example(f) + ", or a mapping with one of " + keysOf(f.typ)
-	}
-	return example(f)
-}
-
-func exampleValue(f field) string {
-	switch {
-	case f.limit("eq") != "":
-		return f.limit("eq")
-	case f.word != "":
-		return f.word
-	case f.preset != "":
-		return f.preset
-	case f.limit("oneof") != "":
-		return alternatives(strings.Fields(f.limit("oneof")))
-	}
-	for rule := range strings.SplitSeq(f.validate, ",") {
-		if format, ok := formats[rule]; ok && f.kind == kindTexts {
-			return "[" + format.example + "]"
-		} else if ok {
-			return format.example
+// ages holds what tells of a late consumer between the poll, which may make it a little late, and the
+// retention, which makes it lose events.
+func (c checker) ages() {
+	const retention, alerts, polls = "sync.event_retention", "consumer.pending_alert_after", "consumer.poll_interval"
+	late := func(alert string, after time.Duration) {
+		if c.usable(alert) && c.usable(retention) && after >= c.cfg.Sync.EventRetention {
+			c.conflict("late-alert", alert, retention, alert+" is not below "+retention+": events would be dropped before their consumer counts as late",
+				"make "+alert+" shorter, with time left to help, or "+retention+" longer")
 		}
 	}
-	switch f.kind { // a text, a list of texts and a switch are answered above
-	case kindSection:
-		return exampleSection(f.typ)
-	case kindSections:
-		return "[" + exampleSection(f.typ) + "]"
-	case kindDuration:
-		return "5s"
-	default:
-		return "100"
+	slow := func(poll, alert string, every, after time.Duration) {
+		if c.usable(poll) && c.usable(alert) && every >= after {
+			c.conflict("slow-poll", poll, alert, poll+" is not below "+alert+": a consumer would count as late between two looks at the log",
+				"make "+poll+" shorter, or "+alert+" longer")
+		}
+	}
+	late(alerts, c.cfg.Consumer.PendingAlertAfter)
+	slow(polls, alerts, c.cfg.Consumer.PollInterval, c.cfg.Consumer.PendingAlertAfter)
+	for i, consumer := range c.cfg.Consumers {
+		alert, poll := c.source(i, "pending_alert_after", "pending_alert_after"), c.source(i, "poll_interval", "poll_interval")
+		if alert != alerts {
+			late(alert, consumer.PendingAlertAfter)
+		}
+		if alert != alerts || poll != polls {
+			slow(poll, alert, consumer.PollInterval, consumer.PendingAlertAfter)
+		}
 	}
 }
 
-// exampleSection writes the keys that a section must have, or the first that has a default.
-func exampleSection(t reflect.Type) string {
-	var parts []string
-	fields := fieldsOf(t)
-	for _, f := range fields {
-		if f.required {
-			parts = append(parts, example(f))
-		}
+// spare is what a process does beside rounds, each with a connection of its own: it wakes workers, reads the
+// state of the consumers, and makes partitions. LISTEN has a connection outside of the pool, and so have the
+// programs that work the jobs.
+const spare = 3
+
+// pool warns of rounds that wait for each other.
+func (c checker) pool() {
+	const path, most = "database.pool_max_conns", 1000
+	need := len(c.cfg.Consumers) + spare
+	if !c.Sound(path) || c.cfg.Database.PoolMaxConns >= need || need > most {
+		return
 	}
-	for i := 0; i < len(fields) && len(parts) == 0; i++ {
-		if fields[i].preset != "" || i == len(fields)-1 {
-			parts = append(parts, example(fields[i]))
-		}
-	}
-	return "{" + strings.Join(parts, ", ") + "}"
+	c.Warn(path, "small-pool", fmt.Sprintf("%s is %s, and consumers has %d entries: with fewer than %d connections rounds wait for each other (one for each consumer, and three for waking workers, reading states and making partitions)",
+		path, c.Quoted(path), len(c.cfg.Consumers), need), fmt.Sprintf("write %d, or remove the key: the size is then chosen so", need), "consumers")
 }
 
-// removal is the other way to mend a key without a value.
-func removal(f field) string {
-	switch {
-	case f.key == "":
-		return ", or remove the entry"
-	case f.required:
-		return ""
-	default:
-		return ", or remove the key"
+// partition warns of a batch that no partition can hold.
+func (c checker) partition() {
+	const path = "sync.event_log_partition_size"
+	if !c.usable(path) {
+		return
 	}
+	check := func(batch string, size int) {
+		if c.usable(batch) && int64(size) > c.cfg.Sync.EventLogPartitionSize {
+			at, also := c.either(path, batch)
+			c.Warn(at, "small-partition", fmt.Sprintf("%s is below %s: every full round would read from several partitions", path, batch),
+				"make "+path+" a thousand times the batch, or more", also)
+		}
+	}
+	largest, size := "consumer.batch_size", c.cfg.Consumer.BatchSize
+	for i, consumer := range c.cfg.Consumers {
+		if own := fmt.Sprintf("consumers[%d].batch", i); c.Sound(own) && consumer.Batch > size {
+			largest, size = own, consumer.Batch
+		}
+	}
+	check(largest, size)
 }

@@ -7,17 +7,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-)
 
-// format is a rule on a text that the validate tag names.
-type format struct {
-	code    string
-	fix     string // what to do, when trouble has nothing better
-	example string // a good text, as YAML
-	// trouble says why a text is not of the format, and optionally what to do. The first result is empty for
-	// a good text. It never repeats the text: that may be secret.
-	trouble func(text string) (why, fix string)
-}
+	"example.com/bothy/engine/document"
+)
 
 const (
 	lower  = "abcdefghijklmnopqrstuvwxyz"
@@ -28,68 +20,82 @@ const (
 // formats are the formats of this grammar. Those of jobs follow what River enforces when a worker is
 // registered or a client starts, which it does not check when a job is inserted: a job that no worker can
 // ever take is found here instead.
-var formats = map[string]format{
+var formats = map[string]document.Format{
 	"consumer_name": {
-		code: "bad-name", example: "notify",
-		fix:     "write 3 to 63 lower-case letters, digits, - and _, with a letter first and a letter or a digit last",
-		trouble: consumerName,
+		Code: "bad-name", Example: "notify",
+		Pattern: `^[a-z][a-z0-9_-]{1,61}[a-z0-9]$`,
+		Fix:     "write 3 to 63 lower-case letters, digits, - and _, with a letter first and a letter or a digit last",
+		Trouble: consumerName,
 	},
-	"handler_name": {
-		code: "bad-handler", example: "mentions",
-		fix:     "write up to 63 lower-case letters, digits, -, _ and ., with a letter first",
-		trouble: func(text string) (string, string) { return shaped(text, 1, 63, lower, lower+number+"-_.", "") },
+	"handler_name": { // what engine.Register takes
+		Code: "bad-handler", Example: "mentions",
+		Pattern: `^[a-z][a-z0-9_]{0,62}$`,
+		Fix:     "write up to 63 lower-case letters, digits and _, with a letter first",
+		Trouble: func(text string) (string, string) { return shaped(text, 1, 63, lower, lower+number+"_", "") },
 	},
 	"label": {
-		code: "bad-label", example: "production",
-		fix: "write up to 63 letters, digits, -, _ and ., with a letter or a digit first",
-		trouble: func(text string) (string, string) {
+		Code: "bad-label", Example: "production",
+		Pattern: `^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`,
+		Fix:     "write up to 63 letters, digits, -, _ and ., with a letter or a digit first",
+		Trouble: func(text string) (string, string) {
 			return shaped(text, 1, 63, lower+upper+number, lower+upper+number+"-_.", "")
 		},
 	},
 	"schema_name": {
-		code: "bad-schema", example: "bothy",
-		fix:     "write up to 63 lower-case letters, digits and _, with a letter or _ first",
-		trouble: schemaName,
+		Code: "bad-schema", Example: "bothy",
+		Pattern: `^[a-z_][a-z0-9_]{0,62}$`,
+		Fix:     "write up to 63 lower-case letters, digits and _, with a letter or _ first",
+		Trouble: schemaName,
 	},
 	"river_schema": {
-		code: "bad-schema", example: "public",
-		fix:     "write up to 63 letters, digits and _, with a letter or _ first",
-		trouble: riverSchema,
+		Code: "bad-schema", Example: "public",
+		Pattern: `^[A-Za-z_][A-Za-z0-9_]{0,62}$`,
+		Fix:     "write up to 63 letters, digits and _, with a letter or _ first",
+		Trouble: riverSchema,
 	},
 	"role_name": {
-		code: "bad-role", example: "bothy_app",
-		fix:     "write the name of a database role, at most 63 bytes",
-		trouble: roleName,
+		Code: "bad-role", Example: "bothy_app",
+		Fix:     "write the name of a database role, at most 63 bytes",
+		Trouble: roleName,
 	},
 	"job_kind": {
-		code: "bad-kind", example: "orders.notify",
-		fix:     "write 2 to 127 letters, digits and . - _ / : + < > [ ], with a letter, a digit or _ first",
-		trouble: jobKind,
+		Code: "bad-kind", Example: "orders.notify",
+		Pattern: `^[A-Za-z0-9_][A-Za-z0-9_\[\]<>/.·:+-]{1,126}$`,
+		Fix:     "write 2 to 127 letters, digits and . - _ / : + < > [ ], with a letter, a digit or _ first",
+		Trouble: jobKind,
 	},
 	"queue_name": {
-		code: "bad-queue", example: "default",
-		fix:     "write up to 64 lower-case letters and digits, with single - or _ between them",
-		trouble: queueName,
+		Code: "bad-queue", Example: "default",
+		Pattern: `^[a-z0-9]+([_|-]?[a-z0-9]+)*$`,
+		Fix:     "write up to 64 lower-case letters and digits, with single - or _ between them",
+		Trouble: queueName,
 	},
 	"glob": {
-		code: "bad-pattern", example: "order.*",
-		fix:     "write an event type, with * for any run of characters",
-		trouble: glob,
+		Code: "bad-pattern", Example: "order.*",
+		Pattern: `^\S{1,255}$`,
+		Fix:     "write an event type, with * for any run of characters",
+		Trouble: glob,
 	},
 	"recipient": {
-		code: "bad-recipient", example: "alex",
-		fix:     "write a text without the character U+0000, at most 1000 characters",
-		trouble: recipient,
+		Code: "bad-recipient", Example: "alex",
+		Fix:     "write a text without the character U+0000, at most 1000 characters",
+		Trouble: recipient,
 	},
 	"database_url": {
-		code: "bad-url", example: "postgres://app@db.example.com/shop",
-		fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, or key=value pairs",
-		trouble: databaseURL,
+		Code: "bad-url", Example: "postgres://app@db.example.com/shop",
+		Pattern: `^(postgres(ql)?://|[^:]*=)`,
+		Fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, or key=value pairs",
+		Trouble: databaseURL,
+	},
+	"file_path": {
+		Code: "bad-path", Example: "/run/secrets/database_url",
+		Fix:     "write the path of a file",
+		Trouble: filePath,
 	},
 	"rule_query": {
-		code: "bad-query", example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
-		fix:     "write one SELECT over the relation batch that gives seq and recipient",
-		trouble: func(text string) (string, string) { _, why, fix := trimQuery(text); return why, fix },
+		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
+		Fix:     "write one SELECT over the relation batch that gives seq and recipient",
+		Trouble: func(text string) (string, string) { _, why, fix := trimQuery(text); return why, fix },
 	},
 }
 
@@ -176,12 +182,13 @@ func jobKind(text string) (why, fix string) {
 }
 
 func queueName(text string) (why, fix string) {
-	if why, fix = shaped(text, 1, 64, lower+number, lower+number+"-_", lower+number); why != "" {
+	const between = "-_|" // River takes a | too
+	if why, fix = shaped(text, 1, 64, lower+number, lower+number+between, lower+number); why != "" {
 		return why, fix
 	}
-	for _, pair := range []string{"--", "__", "-_", "_-"} {
-		if strings.Contains(text, pair) {
-			return "which holds " + pair, ""
+	for i := 1; i < len(text); i++ {
+		if strings.IndexByte(between, text[i-1]) >= 0 && strings.IndexByte(between, text[i]) >= 0 {
+			return "which holds " + text[i-1:i+1], ""
 		}
 	}
 	return "", ""
@@ -210,6 +217,19 @@ func recipient(text string) (why, fix string) {
 		return "which holds the character U+0000, and PostgreSQL stores none", "remove it"
 	case utf8.RuneCountInString(text) > 1000:
 		return "which is too long", ""
+	default:
+		return "", ""
+	}
+}
+
+func filePath(text string) (why, fix string) {
+	switch {
+	case text == "":
+		return "which is empty", ""
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return "which holds a character that cannot be seen", ""
+	case strings.Contains(text, "://"):
+		return "which is a URL", "write the path of a file that holds it"
 	default:
 		return "", ""
 	}

@@ -74,17 +74,3 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
-
-// TestEveryCodeHasACase finds each code in the source and looks for its folder.
-func TestEveryCodeHasACase(t *testing.T) {
-	loaded := map[string]bool{"no-file": true, "unreadable-file": true, "not-a-file": true, "file-too-large": true, "too-many-aliases": true}
-	for _, code := range codes(t) {
-		found, err := filepath.Glob("testdata/" + code + "*/consumers.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) == 0 && !loaded[code] {
-			t.Errorf("the code %s has no case file testdata/%s/consumers.yaml", code, code)
-		}
-	}
-}

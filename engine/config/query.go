@@ -12,7 +12,7 @@ import (
 // a quote or a comment open, and is one statement. What it gives back has no comment, no semicolon and no
 // blank at its end. Whether the SQL is right only the server can say.
 func trimQuery(text string) (query, why, fix string) {
-	s := scanner{text: text}
+	s := scanner{text: text, union: -1}
 	s.scan()
 	query = strings.TrimSpace(text[:s.end])
 	switch {
@@ -48,6 +48,32 @@ type scanner struct {
 	semicolon  bool
 	after      bool // something follows a semicolon
 	unbalanced bool
+	unions     []int // where each UNION ALL outside of parentheses begins and ends
+	union      int   // where the UNION before this word begins, or -1
+}
+
+// repeats reports whether a query joins the same SELECT to itself by UNION ALL, so that it gives each
+// target twice.
+func repeats(query string) bool {
+	s := scanner{text: query, union: -1}
+	s.scan()
+	seen := map[string]bool{}
+	from := 0
+	for i := 0; i <= len(s.unions); i += 2 {
+		to := len(query)
+		if i < len(s.unions) {
+			to = s.unions[i]
+		}
+		arm := strings.Join(strings.Fields(query[from:to]), " ")
+		if seen[arm] {
+			return true
+		}
+		seen[arm] = true
+		if i < len(s.unions) {
+			from = s.unions[i+1]
+		}
+	}
+	return false
 }
 
 func (s *scanner) begins(words ...string) bool {
@@ -180,6 +206,13 @@ func (s *scanner) word() {
 		s.first = word
 	}
 	s.batch = s.batch || word == "batch"
+	if word == "all" && s.union >= 0 && s.depth == 0 {
+		s.unions = append(s.unions, s.union, s.pos)
+	}
+	s.union = -1
+	if word == "union" {
+		s.union = start
+	}
 	if word == "e" && s.pos < len(s.text) && s.text[s.pos] == '\'' {
 		s.quote('\'', true)
 	}

@@ -51,7 +51,7 @@ type Consumer struct {
 	round.Consumer
 	PollInterval time.Duration // the longest time between two looks at the log
 	// LockedAfter is how long another transaction may hold the cursor row, without moving the cursor, before
-	// that is told. Zero is 10 poll intervals.
+	// that is told.
 	LockedAfter time.Duration
 }
 
@@ -60,6 +60,8 @@ type Outcome struct {
 	End    machine.End
 	Err    error // the cause of a failure, or why the round was stopped
 	Cursor int64 // where the cursor stood before the round, also when another round had it locked
+	Head   int64 // the head of the log that the round saw; 0 when it did not get that far
+	Room   int64 // how many numbers above Head have a partition
 	First  int64 // the first number that was processed; 0 when none was
 	Events int   // processed: their jobs and the cursor are committed
 	Jobs   int   // inserted
@@ -110,7 +112,7 @@ func (s *Service) once(ctx context.Context, c round.Consumer) Outcome {
 	if b == nil {
 		return outcome
 	}
-	outcome.Cursor = b.cursor
+	outcome.Cursor, outcome.Head, outcome.Room = b.cursor, b.snapshot.Head, b.snapshot.Room
 	if outcome.Err == nil {
 		outcome.Err = b.because
 	}

@@ -27,7 +27,6 @@ const (
 	errorMissing       = "cursor_missing"        // the cursor row is gone
 	errorLocked        = "cursor_locked"         // another transaction holds the cursor row and does not move it
 	errorUnfinalized   = "restore_not_finalized" // the database is not the one whose history the cursors follow
-	lockedPolls        = 10                      // poll intervals without a move until a lock is told, when nothing else is said
 	endLocked          = "locked"
 	endUnfinalized     = "unfinalized"
 	messageFailed      = "event consumer round failed"
@@ -61,13 +60,9 @@ type holdup struct {
 }
 
 func newHealth(c Consumer, logger *slog.Logger) *health {
-	after := c.LockedAfter
-	if after <= 0 {
-		after = lockedPolls * c.PollInterval
-	}
 	return &health{
 		name: c.Name, logger: logger,
-		locked:      holdup{after: after, level: slog.LevelWarn, begin: messageLocked, end: messageUnlocked, errorType: errorLocked},
+		locked:      holdup{after: c.LockedAfter, level: slog.LevelWarn, begin: messageLocked, end: messageUnlocked, errorType: errorLocked},
 		unfinalized: holdup{level: slog.LevelError, begin: messageUnfinalized, end: messageFinalized, errorType: errorUnfinalized},
 	}
 }

@@ -107,7 +107,7 @@ func run(t *testing.T, s *script, logs *bytes.Buffer, body func(r *consumer.Runn
 			}
 			return a
 		}})
-		one := consumer.Consumer{Consumer: round.Consumer{Name: "push", Batch: 100}, PollInterval: poll}
+		one := consumer.Consumer{Consumer: round.Consumer{Name: "push", Batch: 100}, PollInterval: poll, LockedAfter: 10 * poll}
 		r := consumer.NewRunner(s, []consumer.Consumer{one}, wake, slog.New(handler), nil)
 		r.Start(t.Context())
 		synctest.Wait()

@@ -39,7 +39,7 @@ func rights(schema, app string, producers []string) []right {
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
 	for _, function := range []string{
 		appendEvent, appendEvents, "advance_cursor(text, bigint, bigint)",
-		"make_partitions(bigint, integer)", "event_log_partitions()",
+		"make_partitions(bigint, integer)", "event_log_partitions()", "drop_expired_partition(interval)",
 	} {
 		all = append(all, right{"FUNCTION", in(function), "EXECUTE", app})
 	}

@@ -4,10 +4,16 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
 
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/postgres"
@@ -76,19 +82,62 @@ func TestMakePartitions(t *testing.T) {
 	}
 }
 
-// A transaction that does not fit fails whole, says what to do, and leaves no hole.
+// Case 42: a log whose partitions are full makes one for the append that needs it, of the size that was
+// configured; one transaction may need several.
+func TestAppendMakesTheMissingPartition(t *testing.T) {
+	t.Parallel()
+	db, o := small(t, 1)
+	db.Append(t, 18)
+	db.Append(t, 3)
+	if diff := cmp.Diff([][2]int64{{1, 11}, {11, 21}, {21, 31}}, bounds(t, db)); diff != "" {
+		t.Errorf("after the append that found none (-want +got):\n%s", diff)
+	}
+	db.Append(t, 25) // 22 to 46
+	if diff := cmp.Diff([][2]int64{{1, 11}, {11, 21}, {21, 31}, {31, 41}, {41, 51}}, bounds(t, db)); diff != "" {
+		t.Errorf("after a transaction over three partitions (-want +got):\n%s", diff)
+	}
+	if report := migrate(t, o); report.Partitions != 1 {
+		t.Errorf("partitions made ahead: got %d, want 1", report.Partitions)
+	}
+	db.Append(t, 20_000)
+	if n := len(bounds(t, db)); n > 60 {
+		t.Errorf("one transaction of 20000 events left %d partitions, want at most 60", n)
+	}
+	if n := len(types(t, db)); n != 20_046 {
+		t.Errorf("%d events, want 20046", n)
+	}
+	db.Append(t, 1) // the bound is written by the first append that finds it
+	var bound int64
+	if err := db.Admin(t).QueryRow(t.Context(), `SELECT upper_bound FROM bothy.event_seq`).Scan(&bound); err != nil {
+		t.Fatal(err)
+	}
+	if all := bounds(t, db); bound != all[len(all)-1][1] {
+		t.Errorf("upper_bound is %d, want %d", bound, all[len(all)-1][1])
+	}
+}
+
+// A transaction for which no partition can be made fails whole, says what to do, and leaves no hole.
 func TestAppendWithoutPartition(t *testing.T) {
 	t.Parallel()
 	db, o := small(t, 1)
 	db.Append(t, 18)
+	holder := begin(t, enginetest.Connect(t, db.OwnerURL), pgx.TxOptions{})
+	must(t, holder, `LOCK TABLE bothy.event_log IN SHARE UPDATE EXCLUSIVE MODE`)
 	conn := enginetest.Connect(t, db.ProducerURL)
 	_, err := conn.Exec(t.Context(), `SELECT bothy.append_events('[{"type": "a"}, {"type": "b"}, {"type": "c"}]')`)
 	wantCode(t, err, postgres.CodeNoPartition, `no partition for number 21`)
 	wantCode(t, err, postgres.CodeNoPartition, `engine migrate up`)
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) && !strings.Contains(answer.Detail, "another session keeps the lock") {
+		t.Errorf("detail %q, want why none could be made", answer.Detail)
+	}
 	if head := db.Head(t); head != 18 {
 		t.Errorf("head: got %d, want 18", head)
 	}
-	must(t, conn, `SELECT bothy.append_events('[{"type": "a"}, {"type": "b"}]')`)
+	must(t, conn, `SELECT bothy.append_events('[{"type": "a"}, {"type": "b"}]')`) // these have room
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if report := migrate(t, o); report.Partitions != 2 {
 		t.Errorf("partitions made: got %d, want 2", report.Partitions)
 	}
@@ -96,6 +145,91 @@ func TestAppendWithoutPartition(t *testing.T) {
 	if head := db.Head(t); head != 21 {
 		t.Errorf("head: got %d, want 21", head)
 	}
+}
+
+// A run that makes partitions never waits for long for a producer that is numbering, and one that is numbering
+// needs no bound to be written.
+func TestMakePartitionsWhileAProducerNumbers(t *testing.T) {
+	t.Parallel()
+	db, _ := small(t, 1)
+	conn := enginetest.Connect(t, db.ProducerURL)
+	numbering := begin(t, conn, pgx.TxOptions{})
+	must(t, numbering, appendOne, "a")
+	must(t, numbering, `SET CONSTRAINTS ALL IMMEDIATE`) // it holds the counter row until it commits
+	start := time.Now()
+	if made, err := postgres.MakePartitions(t.Context(), db.App(t), "bothy", 10, 3); err != nil || made != 2 {
+		t.Errorf("make partitions: got %d, %v, want 2", made, err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it waited %v for the producer", took)
+	}
+	if err := numbering.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Append(t, 39) // through what was made without its bound being written
+	if diff := cmp.Diff([][2]int64{{1, 11}, {11, 21}, {21, 31}, {31, 41}}, bounds(t, db)); diff != "" {
+		t.Errorf("partitions (-want +got):\n%s", diff)
+	}
+}
+
+// A transaction that cannot see the partitions of another one is told to try again, not that it broke.
+func TestAppendInAnOldSnapshotWithoutPartition(t *testing.T) {
+	t.Parallel()
+	db, _ := small(t, 1)
+	db.Append(t, 20)
+	old := begin(t, enginetest.Connect(t, db.ProducerURL), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	must(t, old, appendOne, "a")
+	if _, err := db.App(t).Exec(t.Context(), `SELECT bothy.make_partitions(10, 1)`); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, old.Commit(t.Context()), "40001", "Retry the whole transaction")
+	db.Append(t, 1)
+	wantTypes(t, db, slices.Repeat([]string{"order.created"}, 21)...)
+}
+
+// Many producers cross one boundary after the other while partitions are made ahead, too few of them: nobody
+// fails, nothing deadlocks, and no number is missing.
+func TestAppendsAcrossPartitionsAtOnce(t *testing.T) {
+	t.Parallel()
+	db, _ := small(t, 1)
+	const producers, each = 6, 60
+	var group errgroup.Group
+	done := make(chan struct{})
+	making := make(chan error, 1)
+	app := db.App(t)
+	go func() {
+		for {
+			select {
+			case <-done:
+				making <- nil
+				return
+			default:
+			}
+			if _, err := postgres.MakePartitions(context.WithoutCancel(t.Context()), app, "bothy", 10, 1); err != nil {
+				making <- err
+				return
+			}
+		}
+	}()
+	for range producers {
+		conn := enginetest.Connect(t, db.ProducerURL)
+		group.Go(func() error {
+			for range each {
+				if _, err := conn.Exec(t.Context(), appendOne, "a"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Errorf("append: %v", err)
+	}
+	close(done)
+	if err := <-making; err != nil {
+		t.Errorf("make partitions: %v", err)
+	}
+	wantTypes(t, db, slices.Repeat([]string{"a"}, producers*each)...)
 }
 
 func TestMakePartitionsFarBehind(t *testing.T) {

@@ -66,7 +66,7 @@ type readStatement struct {
 }
 
 // headerColumns is how many columns of a row describe the snapshot rather than an event.
-const headerColumns = 8
+const headerColumns = 9
 
 // readStatement writes the reads for a set of columns. Each is ONE statement, so that cursor, head, epoch,
 // identity and events come from one snapshot; the head never bounds the events, since a number above
@@ -80,7 +80,7 @@ func (s *Store) readStatement(need columns) readStatement {
 	events := strings.Join(need.list(), ", ")
 	read := func(floor, bound string) string {
 		return `SELECT at.*, e.* FROM (
-	SELECT c.last_seq, h.seq AS head, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
+	SELECT c.last_seq, h.seq AS head, h.upper_bound - 1 - h.seq AS room, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
 	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) h CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	WHERE c.name = $1
 ) at LEFT JOIN LATERAL (
@@ -102,7 +102,7 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 	snapshot.Guarded = s.options.RestoreGuard
 	var floor, storedSystem, storedTimeline, system, timeline, seq pgtype.Int8
 	var epoch pgtype.UUID
-	header := []any{&snapshot.Cursor, &snapshot.Head, &floor, &epoch, &storedSystem, &storedTimeline, &system, &timeline}
+	header := []any{&snapshot.Cursor, &snapshot.Head, &snapshot.Room, &floor, &epoch, &storedSystem, &storedTimeline, &system, &timeline}
 	skip := make([]any, headerColumns)
 	var e round.Event
 	var kind, resource, resourceID pgtype.Text

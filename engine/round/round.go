@@ -49,6 +49,7 @@ func (i Identity) String() string { return fmt.Sprintf("system %d, timeline %d",
 type Snapshot struct {
 	Cursor  int64    // last_seq of the consumer
 	Head    int64    // the counter row: the highest committed number
+	Room    int64    // how many numbers above Head have a partition, as far as producers know
 	Floor   int64    // the lowest number the log holds; 0 when it was not read or the log is empty
 	Epoch   string   // sync_epoch, a UUID: stamped on every job of the round
 	Stored  Identity // what the instance row says; not Known on a new installation

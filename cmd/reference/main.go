@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command reference writes the pages of docs/reference from what the rooms declare:
+//
+//	go generate ./...
+package main
+
+//go:generate go run .
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"example.com/bothy/engine/config"
+)
+
+// folder holds the pages, and nothing else.
+const folder = "docs/reference"
+
+// page is one generated file of the folder. root is where the repository is.
+type page struct {
+	path string
+	text func(root string) ([]byte, error)
+}
+
+// pages lists every page. A room that declares something adds a row.
+func pages() []page {
+	return []page{
+		{"configuration.md", func(string) ([]byte, error) { return config.Reference(), nil }},
+		{"consumers.schema.json", func(string) ([]byte, error) { return config.Schema() }},
+		{"problems.md", problems},
+	}
+}
+
+func main() {
+	root, err := findRoot()
+	if err == nil {
+		err = write(root)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+// findRoot goes up from the working directory to the folder that holds go.mod.
+func findRoot() (string, error) {
+	at, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			return "", errors.New("no go.mod above the working directory: run go generate inside the repository")
+		}
+		at = up
+	}
+}
+
+// write writes every page that has changed.
+func write(root string) error {
+	if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+		return err
+	}
+	for _, p := range pages() {
+		text, err := p.text(root)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.path, err)
+		}
+		file := filepath.Join(root, folder, p.path)
+		if before, err := os.ReadFile(file); err == nil && string(before) == string(text) {
+			continue
+		}
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

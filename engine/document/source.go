@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"gopkg.in/yaml.v3"
+
+	"example.com/bothy/engine/problem"
+)
+
+// source turns the text into the mapping at its top, or reports why it cannot.
+func (r *reader) source(text []byte) *yaml.Node {
+	start := problem.Position{File: r.file, Line: 1, Col: 1}
+	if len(text) > MaxSize {
+		r.report(start, "file-too-large", fmt.Sprintf("the file is larger than %d bytes", MaxSize), "check that this is the right file")
+		return nil
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	r.text = text
+	if !r.characters(text) {
+		return nil
+	}
+	document, second, err := parse(text)
+	if err != nil {
+		r.broken(text, err)
+		return nil
+	}
+	if document == nil || len(document.Content) == 0 || isNull(document.Content[0]) {
+		r.report(start, "empty-file", "the file holds no value", "write "+r.begin)
+		return nil
+	}
+	if second != nil {
+		r.report(r.at(second), "second-document", "a second document begins here, and only one is read",
+			"move what follows --- into a file of its own, or remove the line")
+	}
+	top := document.Content[0]
+	if !r.oddBlanks(text, top) {
+		return nil
+	}
+	if top.Kind != yaml.MappingNode {
+		r.report(r.at(top), "wrong-kind", "the file is "+kindName(top)+", and it takes a mapping", "begin with "+r.first())
+		return nil
+	}
+	return top
+}
+
+// first is an example of the first key of the grammar.
+func (s *shape) first() string {
+	for _, f := range fieldsOf(s.root) {
+		return s.example(f)
+	}
+	return s.begin
+}
+
+// parse reads the first document of a text, and the node of a second one when there is one. The parser is
+// given no time to surprise: a panic in it is an error like any other.
+func parse(text []byte) (document, second *yaml.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			document, second, err = nil, nil, fmt.Errorf("yaml: the parser gave up: %v", p)
+		}
+	}()
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	document = new(yaml.Node)
+	if err := decoder.Decode(document); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, nil, nil
+		}
+		return nil, nil, err
+	}
+	second = new(yaml.Node)
+	err = decoder.Decode(second)
+	if errors.Is(err, io.EOF) {
+		return document, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return document, second, nil
+}
