@@ -141,8 +141,14 @@ func (w *world) ended(l *lane, o consumer.Outcome) {
 	if w.tracing {
 		w.note(l.name, "round ends %s%s", o.End.Name, errorWords(o.Err))
 	}
-	w.ends[o.End.Name]++
+	w.met[o.End.Name]++
 	committed := look.tx != nil && look.tx.committed && look.tx.to > 0
+	if committed && o.Err != nil {
+		w.met[metReplyLost]++
+	}
+	if committed && o.Err == nil && l.p.ctx.Err() != nil {
+		w.met[metOverdue]++
+	}
 	l.drain = committed && look.full && o.Err == nil
 	if l.last == "processed" || l.last == "lost" { // another failure is tried again at once, and is no edge
 		l.count()

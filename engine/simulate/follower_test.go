@@ -125,7 +125,7 @@ func (f *follower) follow(c choice) {
 	case actTerminate:
 		f.terminate(f.w.processes[c.a].lanes[c.b])
 	case actRetain:
-		f.exec(f.admin, fmt.Sprintf(`DROP TABLE bothy.event_log_p%d`, f.dropped+1))
+		f.retain()
 	case actLose:
 		if missing := f.w.db.now.missing; len(missing) > f.missing {
 			f.exec(f.admin, `WITH gone AS (DELETE FROM bothy.event_log WHERE seq = $1 RETURNING *) INSERT INTO lost SELECT * FROM gone`, missing[len(missing)-1])
@@ -146,6 +146,17 @@ func (f *follower) follow(c choice) {
 	}
 	f.dropped, f.missing = f.w.db.now.dropped, len(f.w.db.now.missing)
 	f.compare()
+}
+
+// retain makes the events of the oldest partition old, and lets retention take it.
+func (f *follower) retain() {
+	f.t.Helper()
+	f.exec(f.admin, `UPDATE bothy.event_log SET occurred_at = now() - interval '2 hours' WHERE seq <= $1`, f.w.db.now.dropped)
+	var first, last *int64
+	err := f.admin.QueryRow(f.t.Context(), `SELECT first, last FROM bothy.drop_expired_partition('1 hour')`).Scan(&first, &last)
+	if err != nil || first == nil || *first != f.dropped+1 || *last != f.w.db.now.dropped {
+		f.report("retention", "the server dropped %v to %v (%v), the model %d to %d", first, last, err, f.dropped+1, f.w.db.now.dropped)
+	}
 }
 
 // produce appends as the real functions do: numbered at COMMIT.

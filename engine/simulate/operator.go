@@ -65,10 +65,14 @@ func (w *world) complete(p *producer) {
 		s.head += int64(len(staged))
 	})
 	w.appended = w.db.now.version
+	heard := false
 	for _, process := range w.processes {
 		if process.listening >= listens && !process.deaf {
-			process.notified = true
+			process.notified, heard = true, true
 		}
+	}
+	if !heard {
+		w.met[metSilentWake]++
 	}
 }
 
@@ -188,6 +192,9 @@ func (w *world) finalizable() bool {
 	case f == nil:
 		return (w.db.now.mixed || w.db.now.stored != w.db.now.current) && w.db.now.head == int64(len(w.db.now.all)) && w.db.counter == nil
 	case f.next < len(w.consumers):
+		if w.db.rows[f.next] != nil {
+			w.met[metFinalized]++
+		}
 		return w.db.rows[f.next] == nil
 	default:
 		return true

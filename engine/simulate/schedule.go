@@ -317,7 +317,7 @@ func (w *world) run(script []choice) Result {
 	if w.violation != nil {
 		w.note("check", "BROKEN PROMISE %s", w.violation)
 	}
-	return Result{Seed: w.seed, Shape: w.shape, Steps: len(w.taken), Settled: w.settling, Violation: w.violation, Trace: w.trace.String(), Ends: w.ends, taken: w.taken[:scheduled]}
+	return Result{Seed: w.seed, Shape: w.shape, Steps: len(w.taken), Settled: w.settling, Violation: w.violation, Trace: w.trace.String(), Met: w.met, taken: w.taken[:scheduled]}
 }
 
 // restLimit is far more steps than it takes to come to rest.

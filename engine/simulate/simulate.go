@@ -89,17 +89,31 @@ func shapeOf(r *rand.Rand) Shape {
 type Result struct {
 	Seed      uint64
 	Shape     Shape
-	Steps     int        // how many were taken
-	Violation *Violation // nil when every promise was kept
-	Settled   bool       // every step was taken: what broke, if anything, broke afterwards
-	Trace     string     // who did what and what was committed then; only when asked for
-	Ends      map[string]int
+	Steps     int            // how many were taken
+	Violation *Violation     // nil when every promise was kept
+	Settled   bool           // every step was taken: what broke, if anything, broke afterwards
+	Trace     string         // who did what and what was committed then; only when asked for
+	Met       map[string]int // how often each end of the table, and each moment worth counting
 
 	taken []choice
 }
 
 // Option changes how a schedule runs.
 type Option func(*world)
+
+// Moments that a search must meet, or it is blind: they are counted in Result.Met beside the ends.
+const (
+	metReplyLost   = "COMMIT took place and its reply was lost"
+	metOrphan      = "COMMIT took place after its process was killed"
+	metOverdue     = "COMMIT took place after the budget of a stop was over"
+	metRolledBack  = "a process died inside its transaction"
+	metSilentWake  = "an append notified nobody"
+	metFinalized   = "finalize waited for a round"
+	metSecondStart = "two versions of the engine ran at once"
+)
+
+// moments are all of them.
+var moments = []string{metReplyLost, metOrphan, metOverdue, metRolledBack, metSilentWake, metFinalized, metSecondStart}
 
 // WithTrace keeps a readable trace.
 func WithTrace() Option { return func(w *world) { w.tracing = true } }
@@ -122,7 +136,7 @@ func Run(table *machine.Machine, seed uint64, options ...Option) Result {
 
 // newWorld makes everything that takes part.
 func newWorld(table *machine.Machine, shape Shape, options ...Option) *world {
-	w := &world{table: table, shape: shape, left: shape.Events, timelines: 1, ends: map[string]int{}}
+	w := &world{table: table, shape: shape, left: shape.Events, timelines: 1, met: map[string]int{}}
 	w.storeOf = func(l *lane) consumer.Store { return store{l} }
 	for _, option := range options {
 		option(w)
@@ -183,7 +197,7 @@ type world struct {
 	taken     []choice
 	violation *Violation
 	seen      [maxConsumers][]uint8
-	ends      map[string]int
+	met       map[string]int
 
 	storeOf func(*lane) consumer.Store
 	follow  func(choice) // sees every step; may be nil

@@ -31,13 +31,13 @@ func proven(t *testing.T) *machine.Machine {
 }
 
 // search runs the schedules of the seeds from 1 to n on all processors, and gives the broken one with the
-// lowest seed, and how often each end came.
-func search(table *machine.Machine, n int, options ...Option) (broken *Result, ends map[string]int, steps int) {
+// lowest seed, how often each end and each moment came, and how often each kind of step was taken.
+func search(table *machine.Machine, n int, options ...Option) (broken *Result, met map[string]int, steps map[action]int) {
 	var mu sync.Mutex
 	var next atomic.Uint64
 	var found atomic.Uint64 // no seed above it is of interest
 	found.Store(uint64(n) + 1)
-	ends = map[string]int{}
+	met, steps = map[string]int{}, map[action]int{}
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
@@ -48,9 +48,11 @@ func search(table *machine.Machine, n int, options ...Option) (broken *Result, e
 				}
 				r := Run(table, seed, options...)
 				mu.Lock()
-				steps += r.Steps
-				for end, count := range r.Ends {
-					ends[end] += count
+				for _, c := range r.taken {
+					steps[c.act]++
+				}
+				for what, count := range r.Met {
+					met[what] += count
 				}
 				if r.Violation != nil && seed < found.Load() {
 					found.Store(seed)
@@ -61,11 +63,11 @@ func search(table *machine.Machine, n int, options ...Option) (broken *Result, e
 		})
 	}
 	wait.Wait()
-	return broken, ends, steps
+	return broken, met, steps
 }
 
-// No schedule breaks a promise, and each end of the table is met on the way. The ends are counted so that the
-// simulator cannot go blind without a word.
+// No schedule breaks a promise. Each end of the table, each moment worth meeting and each kind of step is
+// counted on the way, so that the simulator cannot go blind without a word.
 func TestSchedules(t *testing.T) {
 	t.Parallel()
 	table := proven(t)
@@ -77,14 +79,24 @@ func TestSchedules(t *testing.T) {
 		}
 		return
 	}
-	broken, ends, steps := search(table, *schedulesFlag)
+	broken, met, steps := search(table, *schedulesFlag)
 	if broken != nil {
 		t.Fatal(Explain(table, *broken))
 	}
-	t.Logf("%d schedules, %d steps, ends %v", *schedulesFlag, steps, ends)
+	t.Logf("%d schedules met %v", *schedulesFlag, met)
 	for _, end := range table.Ends() {
-		if ends[end.Name] < *schedulesFlag/1000 {
-			t.Errorf("%d schedules met the end %s %d times, want it often: %v", *schedulesFlag, end.Name, ends[end.Name], ends)
+		if met[end.Name] < *schedulesFlag/1000 {
+			t.Errorf("%d schedules met the end %s %d times, want it often: %v", *schedulesFlag, end.Name, met[end.Name], met)
+		}
+	}
+	for _, moment := range moments {
+		if met[moment] < *schedulesFlag/1000 {
+			t.Errorf("%d schedules met %q %d times, want it often: %v", *schedulesFlag, moment, met[moment], met)
+		}
+	}
+	for act := actBoot; act <= actMisbehave; act++ {
+		if steps[act] < *schedulesFlag/1000 {
+			t.Errorf("%d schedules took %d steps of kind %d of schedule.go, want many", *schedulesFlag, steps[act], act)
 		}
 	}
 }

@@ -2,6 +2,8 @@
 
 package simulate
 
+import "slices"
+
 // do takes one step. The choice must be one that list gave.
 func (w *world) do(c choice) {
 	w.taken = append(w.taken, c)
@@ -36,6 +38,9 @@ func (w *world) doProcess(c choice, p *process) {
 		p = w.newProcess(p.slot, version)
 		w.processes[c.a] = p
 		p.boot()
+		if slices.ContainsFunc(w.processes, func(other *process) bool { return other.prepared && other.version != version }) {
+			w.met[metSecondStart]++
+		}
 		w.note(p.name(), "starts, version %d", version)
 	case actPrepare:
 		w.note(p.name(), "makes the cursors that are missing")
@@ -130,7 +135,13 @@ func (w *world) doOrphan(c choice) {
 		}
 		if c.act == actOrphan {
 			w.execute(s)
+			if s.tag == "COMMIT" && s.tx == nil && len(s.queue) == 0 {
+				w.met[metOrphan]++
+			}
 			return
+		}
+		if s.tx != nil {
+			w.met[metRolledBack]++
 		}
 		w.note(s.name, "the server notices that the client is gone")
 		s.terminate()
