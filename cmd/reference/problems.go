@@ -57,7 +57,8 @@ tests, with everything that is said about it.
 		if found.name == "case.txt" {
 			b.WriteString(found.file)
 		} else {
-			fmt.Fprintf(&b, "```%s\n%s```\n", strings.TrimPrefix(filepath.Ext(found.name), "."), visible(found.file))
+			// "wrong" tells a test that checks every configuration of the pages to leave it alone.
+			fmt.Fprintf(&b, "```%s wrong\n%s```\n", strings.TrimPrefix(filepath.Ext(found.name), "."), visible(found.file))
 		}
 		fmt.Fprintf(&b, "\n```text\n%s```\n", visible(found.want))
 	}

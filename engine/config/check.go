@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"example.com/bothy/engine/document"
@@ -42,12 +43,15 @@ func (c *Config) trim() {
 	}
 }
 
+// in is the path of a key of a consumer.
+func in(i int, key string) string { return "consumers[" + strconv.Itoa(i) + "]." + key }
+
 // usable reports whether the value of a path can be compared: it is a default, or it is written and sound.
 func (c checker) usable(path string) bool { return !c.Written(path) || c.Sound(path) }
 
 // source is where a value of a consumer comes from: its own key, or the one of the section consumer.
 func (c checker) source(i int, own, section string) string {
-	if path := fmt.Sprintf("consumers[%d].%s", i, own); c.Written(path) {
+	if path := in(i, own); c.Written(path) {
 		return path
 	}
 	return "consumer." + section
@@ -61,14 +65,15 @@ func (c checker) either(first, second string) (at, also string) {
 	return first, second
 }
 
-// conflict reports two values that do not go together. It names both keys and shows neither value.
-func (c checker) conflict(code, first, second, what, fix string) {
+// conflict reports two values that do not go together. It names both keys and shows neither value. report
+// is Refuse or Warn.
+func (c checker) conflict(report func(path, code, what, fix string, also ...string), code, first, second, what, fix string) {
 	at, also := c.either(first, second)
 	if c.Written(also) {
-		c.Refuse(at, code, what, fix, also)
+		report(at, code, what, fix, also)
 		return
 	}
-	c.Refuse(at, code, what+"; "+also+" is not written, so its default holds", fix)
+	report(at, code, what+"; "+also+" is not written, so its default holds", fix)
 }
 
 func (c checker) urls() {
@@ -83,7 +88,7 @@ func (c checker) urls() {
 func (c checker) names() {
 	first, like := map[string]string{}, map[string]string{}
 	for i, consumer := range c.cfg.Consumers {
-		path := fmt.Sprintf("consumers[%d].name", i)
+		path := in(i, "name")
 		if !c.Sound(path) {
 			continue
 		}
@@ -109,7 +114,7 @@ func (c checker) kinds() {
 	first := map[string]int{}
 	others := map[string]int{}
 	for i, consumer := range c.cfg.Consumers {
-		if !c.Sound(fmt.Sprintf("consumers[%d].job.kind", i)) || !c.Sound(fmt.Sprintf("consumers[%d].name", i)) {
+		if !c.Sound(in(i, "job.kind")) || !c.Sound(in(i, "name")) {
 			continue
 		}
 		if _, known := first[consumer.Job.Kind]; !known {
@@ -119,11 +124,11 @@ func (c checker) kinds() {
 		others[consumer.Job.Kind]++
 	}
 	for i, consumer := range c.cfg.Consumers {
-		before, path := first[consumer.Job.Kind], fmt.Sprintf("consumers[%d].job.kind", i)
-		if others[consumer.Job.Kind] == 0 || before == i || !c.Sound(path) || !c.Sound(fmt.Sprintf("consumers[%d].name", i)) {
+		before, path := first[consumer.Job.Kind], in(i, "job.kind")
+		if others[consumer.Job.Kind] == 0 || before == i || !c.Sound(path) || !c.Sound(in(i, "name")) {
 			continue
 		}
-		also := fmt.Sprintf("consumers[%d].job.kind", before)
+		also := in(before, "job.kind")
 		if c.At(path) == c.At(also) {
 			continue // written once, behind an anchor: it is meant
 		}
@@ -143,13 +148,13 @@ func (c checker) ages() {
 	const retention, alerts, polls = "sync.event_retention", "consumer.pending_alert_after", "consumer.poll_interval"
 	late := func(alert string, after time.Duration) {
 		if c.usable(alert) && c.usable(retention) && after >= c.cfg.Sync.EventRetention {
-			c.conflict("late-alert", alert, retention, alert+" is not below "+retention+": events would be dropped before their consumer counts as late",
+			c.conflict(c.Refuse, "late-alert", alert, retention, alert+" is not below "+retention+": events would be dropped before their consumer counts as late",
 				"make "+alert+" shorter, with time left to help, or "+retention+" longer")
 		}
 	}
 	slow := func(poll, alert string, every, after time.Duration) {
 		if c.usable(poll) && c.usable(alert) && every >= after {
-			c.conflict("slow-poll", poll, alert, poll+" is not below "+alert+": a consumer would count as late between two looks at the log",
+			c.conflict(c.Warn, "slow-poll", poll, alert, poll+" is not below "+alert+": when a wake is lost, the consumer counts as late before it looks at the log again",
 				"make "+poll+" shorter, or "+alert+" longer")
 		}
 	}
@@ -197,7 +202,7 @@ func (c checker) partition() {
 	}
 	largest, size := "consumer.batch_size", c.cfg.Consumer.BatchSize
 	for i, consumer := range c.cfg.Consumers {
-		if own := fmt.Sprintf("consumers[%d].batch", i); c.Sound(own) && consumer.Batch > size {
+		if own := in(i, "batch"); c.Sound(own) && consumer.Batch > size {
 			largest, size = own, consumer.Batch
 		}
 	}

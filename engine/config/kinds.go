@@ -33,7 +33,7 @@ func Kinds() []problem.Kind {
 		hint("same-kind", "Consumers make jobs of one kind. One worker gets them all, and only the tag of a job says which consumer made it."),
 		hint("similar-entry", "A list holds two recipients that differ only in case or in blanks around them. They are two to the engine, and each gets a job."),
 		hint("similar-name", "Two consumers have names that differ only in - and _, and are easily taken for each other in a dashboard or a command."),
-		refusal("slow-poll", "A consumer would count as late between two looks at the log. poll_interval is strictly below pending_alert_after."),
+		hint("slow-poll", "When a wake is lost, a consumer counts as late before it looks at the log again. poll_interval is best well below pending_alert_after."),
 		hint("small-partition", "A partition of the event log holds fewer events than one round may read, so that every full round reads from several."),
 		hint("small-pool", "The connection pool is smaller than what all consumers can use at once, so that rounds wait for each other. Nothing is lost."),
 	}...)

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ func folded(text string) string {
 // types warns of patterns that mean something else than they seem to, or nothing beside another.
 func (c checker) types(i int) {
 	patterns := c.cfg.Consumers[i].Types
-	at := func(j int) string { return fmt.Sprintf("consumers[%d].types[%d]", i, j) }
+	at := func(j int) string { return in(i, "types[") + strconv.Itoa(j) + "]" }
 	for j, pattern := range patterns {
 		if !c.Sound(at(j)) {
 			continue
@@ -60,14 +61,14 @@ func covers(pattern, other string) bool {
 // targets warns of a rule that gives a target twice. Its jobs are made once all the same.
 func (c checker) targets(i int) {
 	rule := c.cfg.Consumers[i].Recipients
-	query := fmt.Sprintf("consumers[%d].recipients.query", i)
+	query := in(i, "recipients.query")
 	if c.Sound(query) && repeats(rule.Query) {
 		c.Warn(query, "repeated-select", query+" joins one SELECT to itself by UNION ALL, so it gives each target twice; the job is made once all the same",
 			"remove one of the two, or correct it")
 	}
 	seen := map[string]string{}
 	for j, recipient := range rule.List {
-		path := fmt.Sprintf("consumers[%d].recipients.list[%d]", i, j)
+		path := in(i, "recipients.list[") + strconv.Itoa(j) + "]"
 		if !c.Sound(path) {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -172,33 +171,6 @@ func (r *reader) lookAlike(lines []string, broken int) bool {
 		}
 	}
 	return false
-}
-
-// firstBroken is the line after the longest beginning of the file that can be read. A short file is tried
-// line by line; a long one by halves, which may end at an earlier place that is only unfinished.
-func firstBroken(lines []string, fallback int) int {
-	const short = 400
-	readable := func(n int) bool {
-		_, _, err := parse([]byte(strings.Join(lines[:n], "\n")))
-		return err == nil
-	}
-	if len(lines) > short {
-		low, high := 0, len(lines) // low can be read, high cannot
-		for high-low > 1 {
-			if middle := (low + high) / 2; readable(middle) {
-				low = middle
-			} else {
-				high = middle
-			}
-		}
-		return high
-	}
-	for n := range slices.Backward(lines) {
-		if readable(n) {
-			return n + 1
-		}
-	}
-	return fallback
 }
 
 // sayings turn the parser's words into a reader's. The first that matches counts.

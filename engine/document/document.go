@@ -72,11 +72,16 @@ type shape struct {
 	root               reflect.Type
 	formats            map[string]Format
 	rules              *validator.Validate
+	known              func() []string // the path of every key
 }
 
 func (g *Grammar[T]) compiled() *shape {
 	g.once.Do(func() {
-		g.shape = &shape{name: g.Name, about: g.About, begin: g.Begin, root: reflect.TypeFor[T](), formats: g.Formats, rules: rulesOf(g.Formats)}
+		root := reflect.TypeFor[T]()
+		g.shape = &shape{
+			name: g.Name, about: g.About, begin: g.Begin, root: root, formats: g.Formats, rules: rulesOf(g.Formats),
+			known: sync.OnceValue(func() []string { return knownKeys(root, "") }),
+		}
 	})
 	return g.shape
 }

@@ -128,7 +128,7 @@ func TestWordForAList(t *testing.T) {
 // A map holds what was written, and the tree knows the order of its keys.
 func TestMaps(t *testing.T) {
 	into, tree := mustRead(t, "version: 1\nweight: 7\nnamed:\n  zoo: {city: Ulm}\n  \"a\": {city: Rome, weight: 2}\nrows:\n  shop.watchers:\n    - {id: 1, types: [a, b]}\n    - {id: 2}\n")
-	if diff := cmp.Diff(map[string]stop{"zoo": {City: "Ulm"}, "a": {City: "Rome", Weight: 2}}, into.Named); diff != "" {
+	if diff := cmp.Diff(map[string]stop{"zoo": {City: "Ulm", Weight: 7}, "a": {City: "Rome", Weight: 2}}, into.Named); diff != "" {
 		t.Errorf("named (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"zoo", "a"}, tree.Keys("named")); diff != "" {

@@ -52,7 +52,7 @@ var declarations sync.Map // of reflect.Type to []field
 // with "-", are no keys.
 func fieldsOf(t reflect.Type) []field {
 	if fields, ok := declarations.Load(t); ok {
-		return fields.([]field) //nolint:errcheck // nothing else is stored there
+		return fields.([]field)
 	}
 	var fields []field
 	for i := range t.NumField() {

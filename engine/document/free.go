@@ -23,7 +23,7 @@ func (v Value) MarshalJSON() ([]byte, error) { return json.RawMessage(v).Marshal
 func (v Value) String() string { return string(v) }
 
 // maxCopied bounds the JSON that free values come to: an alias repeats the bytes of its anchor.
-const maxCopied = 16 * MaxSize
+const maxCopied = 16 << 20
 
 var (
 	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

@@ -13,7 +13,7 @@ import (
 )
 
 // MaxSize is the largest file that is read, in bytes. It is checked before anything is parsed.
-const MaxSize = 1 << 20
+const MaxSize = 4 << 20
 
 // ReadFile gives the text of a file; "-" is standard input. It looks before it opens, so that a directory,
 // a named pipe or a device is a problem and never a wait, and it reads little more than MaxSize bytes. usual

@@ -8,23 +8,26 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
-
-	"example.com/bothy/engine/problem"
 )
 
-// maxNodes bounds the walk. A file of MaxSize cannot hold so many values itself: only one value that is
-// repeated through aliases can.
-const maxNodes = 100_000
+// The bounds of what is read. No honest file comes near them, and none that keeps to them takes more than
+// a second or 200 MB.
+const (
+	maxMarks   = 500_000 // characters that may begin a value: counted before anything is parsed
+	maxNodes   = 250_000 // values, each counted as often as an alias repeats it
+	maxUnknown = 500     // unknown keys that are reported
+)
 
 // reader walks the nodes of a document and fills a struct.
 type reader struct {
 	*Tree
 	*shape
 
-	lookup Lookup
-	odd    map[*yaml.Node]bool
-	nodes  int
-	copied int // bytes of JSON that free values came to
+	lookup  Lookup
+	odd     map[*yaml.Node]bool
+	nodes   int
+	unknown int // keys so far
+	copied  int // bytes of JSON that free values came to
 }
 
 func newReader(file string, lookup Lookup, s *shape) *reader {
@@ -48,25 +51,41 @@ func fill(v reflect.Value) {
 // inherit gives every key with the tag inherit, where the file does not say it, the value of the key that
 // the tag names.
 func (r *reader) inherit(root reflect.Value) {
-	var visit func(path string, v reflect.Value)
-	visit = func(path string, v reflect.Value) {
-		for _, f := range fieldsOf(v.Type()) {
-			p, target := join(path, f.key), v.Field(f.index)
-			switch {
-			case f.inherit != "":
-				if m, written := r.marks[p]; !written || m.unknown {
-					target.Set(valueAt(root, f.inherit))
+	var visit func(path string, v reflect.Value, f *field)
+	visit = func(path string, v reflect.Value, f *field) {
+		switch f.kind { //nolint:exhaustive // the others hold no keys
+		case kindSection:
+			fields := fieldsOf(v.Type())
+			for i := range fields {
+				visit(join(path, fields[i].key), v.Field(fields[i].index), &fields[i])
+			}
+		case kindList:
+			for i := 0; f.holdsKeys() && i < v.Len(); i++ {
+				visit(indexed(path, i), v.Index(i), f.entry)
+			}
+		case kindMap:
+			for _, key := range r.keys[path] {
+				if !f.holdsKeys() {
+					break
 				}
-			case f.kind == kindSection:
-				visit(p, target)
-			case f.kind == kindList && f.entry.kind == kindSection:
-				for i := range target.Len() {
-					visit(indexed(p, i), target.Index(i))
-				}
+				at := reflect.ValueOf(key).Convert(v.Type().Key())
+				entry := reflect.New(v.Type().Elem()).Elem()
+				entry.Set(v.MapIndex(at))
+				visit(keyed(path, key), entry, f.entry)
+				v.SetMapIndex(at, entry)
 			}
 		}
+		if m, written := r.marks[path]; f.inherit != "" && (!written || m.unknown) {
+			v.Set(valueAt(root, f.inherit))
+		}
 	}
-	visit("", root)
+	visit("", root, &field{kind: kindSection})
+}
+
+// holdsKeys reports whether the entries of a list or a map are, or hold, mappings with declared keys.
+func (f *field) holdsKeys() bool {
+	inner, _ := f.below()
+	return inner != nil
 }
 
 // valueAt is the value of a path of declared keys.
@@ -127,31 +146,39 @@ func indexOf(fields []field, key string) int {
 
 func (r *reader) unknownKey(e entry, path string, fields []field) {
 	key := e.key.Value
+	where := "here"
+	if path != "" {
+		where = "in " + path
+	}
+	switch r.unknown++; {
+	case r.unknown > maxUnknown+1:
+		return
+	case r.unknown == maxUnknown+1:
+		r.report(r.at(e.key), "unknown-key", fmt.Sprintf("%s is not known %s, and %d before it are not known either; those after it are not reported", keyName(key), where, maxUnknown),
+			"check that this is the right file")
+		return
+	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
 		names[i] = f.key
 	}
 	fix := "remove it, or use one of " + strings.Join(names, ", ")
-	if near := problem.Nearest(key, names); near != "" {
+	if near := nearest(key, names); near != "" {
 		fix = fmt.Sprintf("did you mean %q?", near)
 	} else if elsewhere := r.elsewhere(key); elsewhere != "" {
 		fix = "did you mean " + elsewhere + "?"
-	}
-	where := "here"
-	if path != "" {
-		where = "in " + path
 	}
 	r.report(r.at(e.key), "unknown-key", keyName(key)+" is not known "+where, fix)
 }
 
 // elsewhere is the path of the key of that name, or nearly that name, in another section.
 func (r *reader) elsewhere(key string) string {
-	paths := knownKeys(r.root, "")
+	paths := r.known()
 	last := make([]string, len(paths))
 	for i, p := range paths {
 		last[i] = lastKey(p)
 	}
-	near := problem.Nearest(key, last)
+	near := nearest(key, last)
 	for i := range paths {
 		if near != "" && last[i] == near {
 			return paths[i]

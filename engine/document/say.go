@@ -10,6 +10,16 @@ import (
 	"example.com/bothy/engine/problem"
 )
 
+// nearest is the word that was most likely meant, or "". A long text was meant as none of them, and comparing
+// it would take long.
+func nearest(text string, words []string) string {
+	const most = 100
+	if len(text) > most {
+		return ""
+	}
+	return problem.Nearest(text, words)
+}
+
 // wordFix lists the allowed words, the nearest first.
 func wordFix(f field, text string) string {
 	words := strings.Fields(f.limit("oneof"))
@@ -23,7 +33,7 @@ func wordFix(f field, text string) string {
 	case f.word != "":
 		return fmt.Sprintf("write the word %s, or a list", f.word)
 	}
-	near := problem.Nearest(text, words)
+	near := nearest(text, words)
 	if len(text) < 3 && !strings.EqualFold(near, text) {
 		near = "" // too short to guess: no is one slip away from on, and means the opposite
 	}

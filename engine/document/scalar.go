@@ -27,8 +27,10 @@ var (
 // parsing, so that a value cannot inject YAML, and what comes out is not looked at again. It is false when
 // a variable has no value; the text then stays as written.
 func (r *reader) expand(used, n *yaml.Node, path string) (string, bool) {
+	if !strings.Contains(n.Value, "${") {
+		return n.Value, true
+	}
 	m := r.marks[path]
-	m.raw = n.Value
 	known := true
 	text := variable.ReplaceAllStringFunc(n.Value, func(reference string) string {
 		m.variable = true
@@ -77,21 +79,21 @@ func (r *reader) scalar(used, n *yaml.Node, path string, v reflect.Value, f *fie
 	}
 	// Quotes make a text of a number, except around a variable, which needs them inside { }.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !r.marks[path].variable
-	is := fmt.Sprintf("%s is %s", path, r.Quoted(path))
+	is := func() string { return path + " is " + r.Quoted(path) }
 	switch f.kind { //nolint:exhaustive // the others are no scalars
 	case kindCount:
 		if why, fix, ok := countTrouble(text, quoted, *f); !ok {
-			r.refuse(path, used, "bad-count", is+why, fix)
+			r.refuse(path, used, "bad-count", is()+why, fix)
 			return
 		}
 	case kindDuration:
 		if why, fix, ok := durationTrouble(text, *f); !ok {
-			r.refuse(path, used, "bad-duration", is+why, fix)
+			r.refuse(path, used, "bad-duration", is()+why, fix)
 			return
 		}
 	case kindSwitch:
 		if text != "true" && text != "false" || quoted {
-			r.refuse(path, used, "bad-switch", is, "write true or false, without quotes")
+			r.refuse(path, used, "bad-switch", is(), "write true or false, without quotes")
 			return
 		}
 	}

@@ -202,7 +202,7 @@ func upperFirst(text string) string {
 }
 
 func presetValue(f field) any {
-	switch f.kind { //nolint:exhaustive // the others are texts
+	switch f.kind {
 	case kindCount:
 		n, _ := strconv.ParseInt(f.preset, 10, 64)
 		return n

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -20,8 +21,12 @@ func (r *reader) source(text []byte) *yaml.Node {
 		r.report(start, "file-too-large", fmt.Sprintf("the file is larger than %d bytes", MaxSize), "check that this is the right file")
 		return nil
 	}
+	if marks(text) > maxMarks {
+		r.report(start, "file-too-large", fmt.Sprintf("the file may hold more than %d values: so many lines, commas and colons are in it", maxMarks), "check that this is the right file")
+		return nil
+	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	r.text = text
+	r.text, r.end = text, endOf(text)
 	if !r.characters(text) {
 		return nil
 	}
@@ -39,7 +44,7 @@ func (r *reader) source(text []byte) *yaml.Node {
 			"move what follows --- into a file of its own, or remove the line")
 	}
 	top := document.Content[0]
-	if !r.oddBlanks(text, top) {
+	if !isASCII(text) && !r.oddBlanks(text, top) {
 		return nil
 	}
 	if top.Kind != yaml.MappingNode {
@@ -47,6 +52,34 @@ func (r *reader) source(text []byte) *yaml.Node {
 		return nil
 	}
 	return top
+}
+
+// marks counts the characters with which a value can begin, so at least the values of a text. It is far
+// cheaper than the nodes that they would become.
+func marks(text []byte) int {
+	count := 1
+	for _, c := range text {
+		switch c {
+		case '\n', '\r', ',', ':', '[', '{', '?':
+			count++
+		}
+	}
+	return count + bytes.Count(text, []byte("- "))
+}
+
+func isASCII(text []byte) bool {
+	for _, c := range text {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// endOf is the place behind the last character of a text.
+func endOf(text []byte) mark {
+	lines := 1 + bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) - bytes.Count(text, []byte("\r\n"))
+	return mark{line: lines, col: 1 + utf8.RuneCount(text[1+bytes.LastIndexAny(text, "\r\n"):])}
 }
 
 // first is an example of the first key of the grammar.

@@ -3,8 +3,8 @@
 package document
 
 import (
-	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -17,6 +17,7 @@ import (
 type Tree struct {
 	file     string
 	text     []byte
+	end      mark // the end of the text
 	marks    map[string]mark
 	keys     map[string][]string // of each map, in the order of the file
 	order    []string            // the paths of marks as they were read
@@ -120,6 +121,9 @@ func (t *Tree) position(m mark) problem.Position {
 
 // at is the position of a node.
 func (t *Tree) at(n *yaml.Node) problem.Position {
+	if n.Line > t.end.line {
+		return t.position(t.end) // an empty value at the end of the text
+	}
 	return problem.Position{File: t.file, Line: max(n.Line, 1), Col: max(n.Column, 1)}
 }
 
@@ -187,7 +191,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+func indexed(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 func keyed(path, key string) string { return path + "[" + key + "]" }
 

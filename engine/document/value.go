@@ -23,7 +23,11 @@ func (r *reader) value(n *yaml.Node, path string, v reflect.Value, f *field) {
 	if n.Kind != yaml.ScalarNode {
 		at = r.at(n)
 	}
-	r.note(path, mark{line: at.Line, col: at.Col, field: f, value: v, node: n, secret: f.kind == kindSecret})
+	m := mark{line: at.Line, col: at.Col, field: f, value: v, node: n, secret: f.kind == kindSecret}
+	if n.Kind == yaml.ScalarNode {
+		m.raw = n.Value
+	}
+	r.note(path, m)
 	switch {
 	case n.Kind == 0 || isNull(n) && (f.kind != kindFree || n.Value == ""):
 		r.refuse(path, used, "missing-value", path+" has no value", "write "+r.advice(*f)+removal(*f))

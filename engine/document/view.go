@@ -76,6 +76,9 @@ func (w viewer) value(path string, v reflect.Value, f *field) (view, bool) {
 	}
 	switch f.kind {
 	case kindSection:
+		if !written && f.key != "" && slices.ContainsFunc(fieldsOf(f.typ), func(f field) bool { return f.required }) {
+			return one, false // it is absent, and so are its keys
+		}
 		one.below = w.section(path, v)
 		if len(one.below) == 0 && f.word != "" && written {
 			one.below, one.text, one.json, one.words = nil, f.word, f.word, true
@@ -112,7 +115,7 @@ func (w viewer) value(path string, v reflect.Value, f *field) (view, bool) {
 }
 
 func (w viewer) scalar(one *view, v reflect.Value, f *field, m mark) {
-	switch f.kind { //nolint:exhaustive // the others are no scalars
+	switch f.kind {
 	case kindCount:
 		one.text, one.json = strconv.FormatInt(v.Int(), 10), v.Int()
 	case kindSwitch:
