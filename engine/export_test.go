@@ -23,7 +23,7 @@ func (e *Engine) RunWith(ctx context.Context, waker consumer.Waker) (stop func(c
 	e.started = true
 	r := consumer.NewRunner(notifying{e}, e.runnable(), waker, e.options.logger, e.options.observe)
 	r.Start(ctx)
-	return r.Stop
+	return func(ctx context.Context) error { return r.Stop(ctx, time.Second) }
 }
 
 // Config is the engine's configuration.

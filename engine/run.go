@@ -28,7 +28,7 @@ var Roles = []Role{RoleAPI, RoleWorker, RoleAll}
 
 // Run does the work of a role until ctx ends, then stops: no further round begins, and those that run
 // finish within shutdown.total_timeout or roll back. It returns nil after a graceful stop, and an error
-// when it could not start or when the runner itself broke.
+// when it could not start, when the runner itself broke, or when a handler did not let its round end in time.
 //
 // A role that runs rounds first checks every recipient rule against the database, makes partitions
 // ahead and creates the missing cursors at the head of the log.
@@ -71,13 +71,18 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	return errors.Join(failure, err)
 }
 
-// stop ends the runner within the budget.
+// stop ends the runner within the budget. The last part of it is left for rolling back.
 func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
-	budget, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.config.Shutdown.TotalTimeout)
+	total := e.config.Shutdown.TotalTimeout
+	budget, cancel := context.WithTimeout(context.WithoutCancel(ctx), total)
 	defer cancel()
-	if err := runner.Stop(budget); err != nil {
+	err := runner.Stop(budget, min(postgres.EndGrace, total/4))
+	if errors.Is(err, consumer.ErrCancelled) {
 		e.options.logger.WarnContext(ctx, "engine stopped: rounds that ran longer than shutdown.total_timeout were rolled back")
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stop within shutdown.total_timeout (%v): %w", total, err)
 	}
 	e.options.logger.InfoContext(ctx, "engine stopped")
 	return nil

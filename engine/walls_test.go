@@ -150,6 +150,10 @@ var rooms = map[string]wall{
 			"unicode", "unicode/utf8", house + "/engine/problem",
 		},
 	},
+	"engine/simulate": {
+		reason: "runs the real rounds on a model of the database, so that a seed decides everything: no database, no queue",
+		never:  []string{modPGX, modRiver, modSQL, modGoose, house + "/engine/postgres", house + "/engine/jobs", house + "/engine/config"},
+	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",
 		only: []string{

@@ -3,14 +3,17 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
-	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/round"
 )
 
@@ -40,6 +43,9 @@ type Runner struct {
 	cancel   context.CancelFunc // of the rounds that run
 	once     sync.Once
 	wait     sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[string]bool // by the name of the consumer
 }
 
 // NewRunner makes a runner. observe is told of every round, from the goroutine of its consumer; it may
@@ -48,6 +54,7 @@ func NewRunner(rounds Rounds, consumers []Consumer, waker Waker, logger *slog.Lo
 	r := &Runner{
 		rounds: rounds, consumers: consumers, waker: waker, logger: logger, observe: observe,
 		stopping: make(chan struct{}), failed: make(chan error, 1),
+		running: map[string]bool{},
 	}
 	for range consumers {
 		// capacity one: a signal that comes while one is waiting says nothing new
@@ -60,29 +67,67 @@ func NewRunner(rounds Rounds, consumers []Consumer, waker Waker, logger *slog.Lo
 func (r *Runner) Start(ctx context.Context) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	for i, c := range r.consumers {
-		r.wait.Go(func() { r.guard(func() { r.loop(ctx, c, r.wakes[i]) }) })
-	}
-	r.wait.Go(func() {
-		r.guard(func() {
-			listening, cancel := context.WithCancel(ctx)
-			defer cancel()
-			go func() {
-				select {
-				case <-r.stopping:
-					cancel()
-				case <-listening.Done():
-				}
-			}()
-			if err := r.waker.Run(listening, r.wake); err != nil && listening.Err() == nil {
-				r.fail(fmt.Errorf("the waker ended: %w", err))
+		r.spawn(c.Name, func() {
+			r.loop(ctx, c, r.wakes[i])
+			if ctx.Err() == nil && !r.stops() {
+				r.fail(fmt.Errorf("the rounds of consumer %q ended without being told to", c.Name))
 			}
 		})
+	}
+	r.spawn("", func() {
+		listening, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-r.stopping:
+				cancel()
+			case <-listening.Done():
+			}
+		}()
+		if err := r.waker.Run(listening, r.wake); listening.Err() == nil {
+			r.fail(fmt.Errorf("the waker ended without being told to: %w", cmp.Or(err, errNoReason)))
+		}
 	})
 }
 
-// Stop begins no further round and waits for those that run. When ctx ends first they are cancelled and
-// roll back, and ctx's error is returned after they have. Either way no job is lost or doubled.
-func (r *Runner) Stop(ctx context.Context) error {
+var errNoReason = errors.New("it gave no reason")
+
+// spawn runs one part of the runner on a goroutine of its own; a panic of it is the runner's failure. The waker
+// has no name.
+func (r *Runner) spawn(name string, part func()) {
+	r.mu.Lock()
+	r.running[name] = true
+	r.mu.Unlock()
+	r.wait.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			delete(r.running, name)
+			r.mu.Unlock()
+		}()
+		defer func() {
+			if v := recover(); v != nil {
+				r.fail(fmt.Errorf("panic in the runner: %v\n%s", v, debug.Stack()))
+			}
+		}()
+		part()
+	})
+}
+
+// ErrCancelled says that rounds had to be cancelled to stop in time. They have rolled back.
+var ErrCancelled = errors.New("rounds were cancelled, and have rolled back")
+
+// StuckError says that rounds did not even end when they were cancelled: a handler does not look at its context.
+// Their transactions roll back when the process ends.
+type StuckError struct{ Consumers []string }
+
+func (e *StuckError) Error() string {
+	return fmt.Sprintf("the rounds of the consumers %q do not end although they were cancelled: a handler must return when its context is cancelled", e.Consumers)
+}
+
+// Stop begins no further round and waits for those that run, until ctx ends: grace before its deadline they are
+// cancelled, so that they can still roll back. What they have not done by the end is left behind. Either way
+// no job is lost or doubled. It returns nil, ErrCancelled or a StuckError.
+func (r *Runner) Stop(ctx context.Context, grace time.Duration) error {
 	r.once.Do(func() { close(r.stopping) })
 	if r.cancel == nil {
 		return nil
@@ -90,28 +135,48 @@ func (r *Runner) Stop(ctx context.Context) error {
 	defer r.cancel()
 	done := make(chan struct{})
 	go func() { r.wait.Wait(); close(done) }()
+	patient := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		patient, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
+		defer cancel()
+	}
 	select {
 	case <-done:
 		return nil
-	case <-ctx.Done():
-		r.cancel()
-		<-done
-		return ctx.Err()
+	case <-patient.Done():
+	}
+	r.cancel()
+	last := time.NewTimer(grace)
+	defer last.Stop()
+	select {
+	case <-done:
+		return ErrCancelled
+	case <-last.C:
+		return &StuckError{r.left()}
+	}
+}
+
+// left are the consumers whose rounds have not ended.
+func (r *Runner) left() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := slices.Sorted(maps.Keys(r.running))
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// stops reports whether no further round is to begin.
+func (r *Runner) stops() bool {
+	select {
+	case <-r.stopping:
+		return true
+	default:
+		return false
 	}
 }
 
 // Failed receives the error that ended the runner unexpectedly: a bug, never a failing round.
 func (r *Runner) Failed() <-chan error { return r.failed }
-
-// guard turns a panic of the runner itself into its failure.
-func (r *Runner) guard(run func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			r.fail(fmt.Errorf("panic in the runner: %v\n%s", v, debug.Stack()))
-		}
-	}()
-	run()
-}
 
 func (r *Runner) fail(err error) {
 	select {
@@ -132,42 +197,22 @@ func (r *Runner) wake() {
 
 // loop runs one consumer until the runner stops or the table says so.
 func (r *Runner) loop(ctx context.Context, c Consumer, wake <-chan struct{}) {
-	health, batch := newHealth(c, r.logger), newBatch(c, r.logger)
 	poll := time.NewTimer(c.PollInterval)
 	defer poll.Stop()
-	for {
-		select {
-		case <-r.stopping:
-			return
-		default:
-		}
-		c.Batch = batch.now
-		outcome := r.rounds.Round(ctx, c.Consumer)
-		if r.observe != nil {
-			r.observe(c.Name, outcome)
-		}
-		if batch.reduce(ctx, outcome) {
-			continue // no edge: how the round ends is not known yet
-		}
-		batch.done(ctx, outcome)
-		health.record(ctx, outcome)
-		switch outcome.End.Next {
-		case machine.AgainWhenFull:
-			if outcome.Full {
-				continue
+	Loop{
+		Rounds: r.rounds, Consumer: c, Logger: r.logger, Observe: r.observe,
+		Begin: func() bool { return !r.stops() },
+		Pause: func(ctx context.Context) bool {
+			poll.Reset(c.PollInterval)
+			select {
+			case <-r.stopping:
+				return false
+			case <-ctx.Done():
+				return false
+			case <-wake:
+			case <-poll.C:
 			}
-		case machine.Stop:
-			return
-		case machine.Wait:
-		}
-		poll.Reset(c.PollInterval)
-		select {
-		case <-r.stopping:
-			return
-		case <-ctx.Done():
-			return
-		case <-wake:
-		case <-poll.C:
-		}
-	}
+			return true
+		},
+	}.Run(ctx)
 }

@@ -112,7 +112,7 @@ func run(t *testing.T, s *script, logs *bytes.Buffer, body func(r *consumer.Runn
 		r.Start(t.Context())
 		synctest.Wait()
 		body(r, wake)
-		if err := r.Stop(t.Context()); err != nil {
+		if err := r.Stop(t.Context(), time.Second); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
 	})
@@ -184,7 +184,7 @@ func TestRunnerStopStartsNoNewRound(t *testing.T) {
 		r.Start(t.Context())
 		synctest.Wait()
 		stopped := make(chan error)
-		go func() { stopped <- r.Stop(t.Context()) }()
+		go func() { stopped <- r.Stop(t.Context(), time.Second) }()
 		synctest.Wait()
 		close(release)
 		if err := <-stopped; err != nil {
@@ -196,29 +196,117 @@ func TestRunnerStopStartsNoNewRound(t *testing.T) {
 	})
 }
 
-// A round that outlives the budget is cancelled, and Stop waits until it has rolled back.
-func TestRunnerStopCancelsWhenTheBudgetEnds(t *testing.T) {
+// A round that outlives the budget is cancelled before its end, and Stop waits until it has rolled back. One that
+// does not care is left behind and named: Stop returns when the budget is over.
+func TestRunnerStopWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		rollback time.Duration // what the round needs once it is cancelled; below 0 it does not look
+		want     string
+		after    time.Duration
+	}{
+		"rolls back":         {300 * time.Millisecond, "rounds were cancelled, and have rolled back", 24*time.Second + 300*time.Millisecond},
+		"does not care":      {-1, `the rounds of the consumers ["push"] do not end`, 25 * time.Second},
+		"takes long to care": {2 * time.Second, `the rounds of the consumers ["push"] do not end`, 25 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{}
+			var cancelledAt time.Duration
+			synctest.Test(t, func(t *testing.T) {
+				never := make(chan struct{})
+				s.start, s.during = time.Now(), func(ctx context.Context, _ int) {
+					if tt.rollback < 0 {
+						<-never
+						return
+					}
+					<-ctx.Done()
+					cancelledAt = time.Since(s.start)
+					<-time.After(tt.rollback)
+				}
+				one := consumer.Consumer{Consumer: round.Consumer{Name: "push"}, PollInterval: poll}
+				r := consumer.NewRunner(s, []consumer.Consumer{one}, make(signals), slog.New(slog.DiscardHandler), nil)
+				r.Start(t.Context())
+				synctest.Wait()
+				budget, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+				defer cancel()
+				if err := r.Stop(budget, time.Second); err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("Stop = %v, want %q", err, tt.want)
+				}
+				if took := time.Since(s.start); took != tt.after {
+					t.Errorf("Stop took %v, want %v", took, tt.after)
+				}
+				if tt.rollback >= 0 && cancelledAt != 24*time.Second {
+					t.Errorf("the round was cancelled after %v, want a second before the budget of 25s ends", cancelledAt)
+				}
+				close(never)
+				<-time.After(5 * time.Second) // what was left behind ends too
+			})
+		})
+	}
+}
+
+// A stop while the runner waits between two rounds ends it at once.
+func TestRunnerStopWhileItWaits(t *testing.T) {
 	t.Parallel()
 	s := &script{}
-	var cancelledAt time.Duration
-	s.during = func(ctx context.Context, _ int) {
-		<-ctx.Done()
-		cancelledAt = time.Since(s.start)
-	}
 	synctest.Test(t, func(t *testing.T) {
 		s.start = time.Now()
-		r := consumer.NewRunner(s, []consumer.Consumer{{PollInterval: poll}}, make(signals), slog.New(slog.DiscardHandler), nil)
+		r := consumer.NewRunner(s, []consumer.Consumer{{PollInterval: time.Hour}}, make(signals), slog.New(slog.DiscardHandler), nil)
 		r.Start(t.Context())
 		synctest.Wait()
-		budget, cancel := context.WithTimeout(t.Context(), 25*time.Second)
-		defer cancel()
-		if err := r.Stop(budget); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Stop = %v, want the budget's error", err)
+		if err := r.Stop(t.Context(), time.Second); err != nil || time.Since(s.start) != 0 {
+			t.Errorf("Stop = %v after %v, want nil at once", err, time.Since(s.start))
 		}
-		if cancelledAt != 25*time.Second {
-			t.Errorf("the round was cancelled after %v, want after the budget of 25s", cancelledAt)
+		if n := len(s.times()); n != 1 {
+			t.Errorf("%d rounds, want 1", n)
 		}
 	})
+}
+
+// early is a waker that ends without being told to.
+type early struct{ err error }
+
+func (e early) Run(context.Context, func()) error { return e.err }
+
+// Whatever ends without being told to is the runner's failure: the process must not go on half dead.
+func TestRunnerUnexpectedEndIsItsFailure(t *testing.T) {
+	t.Parallel()
+	stopped := consumer.Outcome{End: machine.End{Name: "stopped", Next: machine.Stop, Edge: machine.Unchanged}}
+	for name, tt := range map[string]struct {
+		waker    consumer.Waker
+		outcomes []consumer.Outcome
+		want     string
+	}{
+		"waker, no reason": {early{}, nil, "the waker ended without being told to: it gave no reason"},
+		"waker":            {early{errors.New("gone")}, nil, "the waker ended without being told to: gone"},
+		"rounds":           {nil, []consumer.Outcome{stopped}, `the rounds of consumer "push" ended without being told to`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{outcomes: tt.outcomes}
+			synctest.Test(t, func(t *testing.T) {
+				one := consumer.Consumer{Consumer: round.Consumer{Name: "push"}, PollInterval: poll}
+				if tt.waker == nil {
+					tt.waker = make(signals)
+				}
+				r := consumer.NewRunner(s, []consumer.Consumer{one}, tt.waker, slog.New(slog.DiscardHandler), nil)
+				r.Start(t.Context())
+				synctest.Wait()
+				select {
+				case err := <-r.Failed():
+					if err == nil || err.Error() != tt.want {
+						t.Errorf("Failed() gave %v, want %s", err, tt.want)
+					}
+				default:
+					t.Error("the runner did not fail")
+				}
+				if err := r.Stop(t.Context(), time.Second); err != nil {
+					t.Errorf("Stop: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // Case 87: one line when failing begins, one when it ends, and neither for what is no incident. The text of
@@ -380,7 +468,7 @@ func TestRunnerPanicIsItsFailure(t *testing.T) {
 		if err := <-r.Failed(); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("Failed() gave %v, want the panic", err)
 		}
-		if err := r.Stop(t.Context()); err != nil {
+		if err := r.Stop(t.Context(), time.Second); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
 	})

@@ -17,6 +17,9 @@ const insertTopic = "river_insert"
 // notifyLimit bounds one notification; a worker that misses it finds the jobs at its next poll.
 const notifyLimit = 5 * time.Second
 
+// closeLimit bounds the notification that is sent when the engine stops.
+const closeLimit = time.Second
+
 // notifier tells River's workers of new jobs, after their round has committed. A NOTIFY inside the round
 // would hold a lock of the whole server until the commit is on disk, so that rounds could no longer share
 // a flush. Queues that get jobs while one notification is on its way share the next.
@@ -71,23 +74,23 @@ func (n *notifier) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			n.send() // of the last round before the stop
+			n.send(closeLimit) // of the last round before the stop
 			return
 		case <-n.signal:
-			n.send()
+			n.send(notifyLimit)
 		}
 	}
 }
 
 // send notifies of what is marked. A failure costs time and no job, so it is not told: if the database is
 // gone, the next round says so.
-func (n *notifier) send() {
+func (n *notifier) send(limit time.Duration) {
 	payloads := n.take()
 	if len(payloads) == 0 {
 		return
 	}
 	// not that of run: a stop must not lose what was taken
-	ctx, cancel := context.WithTimeout(context.Background(), notifyLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_ = n.driver.NotifyMany(ctx, &riverdriver.NotifyManyParams{Payload: payloads, Schema: n.schema, Topic: insertTopic})
 }

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"context"
+	"log/slog"
+
+	"example.com/bothy/engine/machine"
+)
+
+// Loop is the life of one consumer in one process: a round, another at once after a full batch, else a
+// pause. It has no goroutine, no timer and no channel of its own. Who drives it says when a round may begin
+// and what a pause is: the Runner with signals and a timer, a simulation with a schedule of its own.
+type Loop struct {
+	Rounds   Rounds
+	Consumer Consumer
+	Logger   *slog.Logger
+	Observe  func(name string, o Outcome) // sees every round; may be nil
+
+	// Begin reports whether another round may begin.
+	Begin func() bool
+	// Pause waits until there may be something to do, at most for the poll interval, and reports whether
+	// to go on.
+	Pause func(ctx context.Context) bool
+}
+
+// Run goes from round to round until it may not, or until the table says so.
+func (l Loop) Run(ctx context.Context) {
+	c := l.Consumer
+	health, batch := newHealth(c, l.Logger), newBatch(c, l.Logger)
+	for l.Begin() {
+		c.Batch = batch.now
+		outcome := l.Rounds.Round(ctx, c.Consumer)
+		if l.Observe != nil {
+			l.Observe(c.Name, outcome)
+		}
+		if batch.reduce(ctx, outcome) {
+			continue // no edge: how the round ends is not known yet
+		}
+		batch.done(ctx, outcome)
+		health.record(ctx, outcome)
+		switch outcome.End.Next {
+		case machine.AgainWhenFull:
+			if outcome.Full {
+				continue
+			}
+		case machine.Stop:
+			return
+		case machine.Wait:
+		}
+		if !l.Pause(ctx) {
+			return
+		}
+	}
+}
