@@ -84,14 +84,14 @@ var (
 	gap         = consumer.Outcome{End: machine.End{Name: "gap", Next: machine.Wait, Failure: consumer.FailureGap, Edge: machine.Settle}}
 )
 
-// tooLarge is an error of a round over too many events.
-type tooLarge struct{}
+// tooLargeError is an error of a round over too many events.
+type tooLargeError struct{}
 
-func (tooLarge) Error() string     { return "canceling statement due to statement timeout" }
-func (tooLarge) TooLarge() bool    { return true }
-func (tooLarge) ErrorType() string { return "57014" }
+func (tooLargeError) Error() string     { return "canceling statement due to statement timeout" }
+func (tooLargeError) TooLarge() bool    { return true }
+func (tooLargeError) ErrorType() string { return "57014" }
 
-var large = consumer.Outcome{End: failed.End, Err: tooLarge{}}
+var large = consumer.Outcome{End: failed.End, Err: tooLargeError{}}
 
 const poll = 5 * time.Second
 
