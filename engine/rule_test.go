@@ -146,8 +146,8 @@ func TestRoundRefusesWhatARuleReturns(t *testing.T) {
 		"handler: error":          {`{handler: refuse}`, `handler "refuse" on event 1: not today`, "handler"},
 		"handler: panic":          {`{handler: fall}`, `panic: fell`, "panic"},
 		"handler: appends":        {`{handler: appends}`, `appended an event inside its round`, "BT001"},
-		"handler: commits":        {`{handler: commits}`, `handler "commits" ended or broke the transaction on event 1`, "rule"},
-		"handler: begins anew":    {`{handler: again}`, `is not that of its round`, "BT002"},
+		"handler: commits":        {`{handler: commits}`, `a handler must not run COMMIT`, "handler"},
+		"handler: begins anew":    {`{handler: again}`, `a handler must not run BEGIN`, "handler"},
 		"handler: hides an error": {`{handler: hides}`, `handler "hides" ended or broke the transaction on event 1`, "rule"},
 	} {
 		t.Run(name, func(t *testing.T) {
