@@ -7,9 +7,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/postgres"
 )
 
@@ -77,4 +81,51 @@ func TestNotifyOffOnlyPolls(t *testing.T) {
 	}
 	stop()
 	wantExactlyOnce(t, db, "push", 1, 3, "alex", "sam")
+}
+
+// Each attempt to connect waits twice as long as the one before, up to the cap.
+func TestWakerBacksOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start, attempts := time.Now(), []time.Duration(nil)
+		waker := postgres.Waker{
+			URL:     "postgres://%zz", // fails before anything is sent
+			Backoff: time.Second, BackoffCap: 5 * time.Second,
+			Changed: func(error) {
+				if attempts = append(attempts, time.Since(start)); len(attempts) == 6 {
+					cancel()
+				}
+			},
+		}
+		if err := waker.Run(ctx, func() {}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v, want the context's error", err)
+		}
+		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second, 12 * time.Second, 17 * time.Second}
+		if diff := cmp.Diff(want, attempts); diff != "" {
+			t.Errorf("attempts at (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// River's workers are told of the jobs of a round once it has committed.
+func TestWorkersAreToldOfJobs(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	e, db := prepared(t, push)
+	worker := enginetest.Connect(t, db.AppURL)
+	if _, err := worker.Exec(t.Context(), `LISTEN "public.river_insert"`); err != nil {
+		t.Fatal(err)
+	}
+	db.Append(t, 1)
+	wantRound(t, e, "push", "processed")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	n, err := worker.WaitForNotification(ctx)
+	if err != nil {
+		t.Fatalf("no notification of the new job: %v", err)
+	}
+	if n.Payload != `{"queue":"default"}` {
+		t.Errorf("notification %q, want the queue of the job", n.Payload)
+	}
 }
