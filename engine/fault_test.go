@@ -192,15 +192,12 @@ func TestWakerWhoseServerFallsSilent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- waker.Run(ctx, func() {}) }()
-	changes := []string{<-told}
+	changes := []string{next(t, told)}
 	proxy.Swallow(true)
-	changes = append(changes, <-told, <-told) // the connection that listened, and one that was being made
+	changes = append(changes, next(t, told), next(t, told)) // the connection that listened, and one that was being made
 	proxy.Restore()
-	for next := range told {
-		changes = append(changes, next)
-		if next == "listening" {
-			break
-		}
+	for changes[len(changes)-1] != "listening" {
+		changes = append(changes, next(t, told))
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -311,33 +311,6 @@ WHERE datname = current_database() AND application_name = 'bothy-consumer-wake' 
 	return n
 }
 
-// Case 42: a burst that is far larger than what was made ahead fails nobody, and afterwards the log has room
-// again without waiting for the next minute.
-func TestBurstLargerThanTheRoomAhead(t *testing.T) {
-	t.Parallel()
-	push := entry{name: "push", batch: 100}
-	db := database(t, push)
-	db.Exec(t, `UPDATE bothy.event_seq SET seq = 999990`) // the template's partition is large
-	e := open(t, configureWith(t, db.AppURL, "sync: {event_log_partition_size: 10, partitions_ahead: 2}\nconsumer: {poll_interval: 20ms}", push))
-	if err := e.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	stop := runInBackground(t, e)
-	for range 10 {
-		db.Append(t, 50)
-	}
-	waitUntil(t, "the consumer reaches the head", func() bool { return cursorOf(t, db, "push") == 1000490 })
-	waitUntil(t, "the log has room ahead", func() bool {
-		var room int64
-		if err := admin(t, db).QueryRow(t.Context(), `SELECT max(after) - 1000491 FROM bothy.event_log_partitions()`).Scan(&room); err != nil {
-			t.Fatal(err)
-		}
-		return room >= 20
-	})
-	stop()
-	wantExactlyOnce(t, db, "push", 999991, 1000490, "alex", "sam")
-}
-
 // silent is a waker that never signals.
 type silent struct{}
 

@@ -17,6 +17,19 @@ import (
 	"example.com/bothy/engine/postgres"
 )
 
+// next is what a channel gives, within the patience of tests.
+func next[T any](t *testing.T, from <-chan T) (value T) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case value = <-from:
+	case <-timer.C:
+		t.Fatalf("nothing came within %v", patience)
+	}
+	return value
+}
+
 // Case 35: a pooler in transaction mode takes LISTEN and delivers nothing. What asked for a notification and got
 // none says so; when one comes after all, it says that too.
 func TestWakerTellsThatItHearsNothing(t *testing.T) {
@@ -31,13 +44,13 @@ func TestWakerTellsThatItHearsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- waker.Run(ctx, func() { woken <- struct{}{} }) }()
-	<-woken // after connecting
-	if <-heard {
+	next(t, woken) // after connecting
+	if next(t, heard) {
 		t.Error("the waker says that it heard something")
 	}
 	db.Append(t, 1)
-	<-woken // it goes on listening
-	if !<-heard {
+	next(t, woken) // it goes on listening
+	if !next(t, heard) {
 		t.Error("the waker does not say that it hears after all")
 	}
 	cancel()
