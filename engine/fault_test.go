@@ -75,7 +75,7 @@ func TestRoundWhoseServerFallsSilent(t *testing.T) {
 			return db.Freeze(t, pid)
 		},
 	}
-	moments := map[string]string{"lock": "BEGIN", "handler": "SELECT 'asked by", "jobs": "COPY", "commit": "SELECT \"bothy\".advance_cursor"}
+	moments := map[string]string{"lock": "BEGIN", "handler": "SELECT 'asked by", "jobs": "COPY", "commit": "SELECT pg_catalog.pg_advisory_unlock_all"}
 	for fault, strike := range faults {
 		for moment, word := range moments {
 			t.Run(fault+" at "+moment, func(t *testing.T) {

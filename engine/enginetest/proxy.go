@@ -3,6 +3,7 @@
 package enginetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -47,7 +48,7 @@ func NewProxy(t testing.TB, to string) *Proxy {
 	if err != nil {
 		t.Fatalf("read the URL of the test database: %v", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatalf("listen for the proxy: %v", err)
 	}
@@ -70,7 +71,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial(p.network, p.address)
+		server, err := new(net.Dialer).DialContext(context.Background(), p.network, p.address)
 		if err != nil {
 			_ = client.Close()
 			continue

@@ -93,7 +93,7 @@ func (p *patient) end(err error, limit time.Duration, asked *time.Time) error {
 		return err
 	}
 	p.silent = &SilentError{limit}
-	_ = p.Conn.Close()
+	_ = p.Close()
 	return p.silent
 }
 
