@@ -56,7 +56,9 @@ func TestEventDeletedBetweenReadAndRule(t *testing.T) {
 			if got := db.Jobs(t, "test.push"); got != 0 {
 				t.Errorf("jobs: got %d, want none", got)
 			}
-			wantRound(t, e, "push", "processed") // what comes before the hole
+			if seq == "3" {
+				wantRound(t, e, "push", "processed") // all that comes before the hole
+			}
 			wantRound(t, e, "push", "gap")
 		})
 	}
