@@ -229,7 +229,7 @@ func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(i.told(refused, rights), found, hidden, neverAnalysed(rule, reached)), nil
+	return slices.Concat(i.told(refused, rights), found, quotedRecipient(rule), hidden, neverAnalysed(rule, reached)), nil
 }
 
 // try asks about the rule as the role that acts. What it refuses stands apart from what it merely finds.
@@ -269,11 +269,19 @@ func (i *Inspector) told(refused, rights []Finding) []Finding {
 	}
 }
 
-// finding is a RuleError as a finding; any other error is passed on.
+// finding is what the server refused as a finding: each round would meet it again. An error of the connection,
+// or of a limit that another moment may keep, is passed on.
 func finding(err error) ([]Finding, error) {
 	wrong, ok := errors.AsType[*RuleError](err)
 	if !ok {
-		return nil, err
+		answer, answered := errors.AsType[*pgconn.PgError](err)
+		if !answered || passing(answer.Code) {
+			return nil, err
+		}
+		wrong = &RuleError{
+			Code: RuleRefused, What: "is refused by the server (SQLSTATE " + answer.Code + ")", cause: err,
+			Fix: "see to what the server says: each round would meet it",
+		}
 	}
 	what := wrong.What
 	if answer, ok := errors.AsType[*pgconn.PgError](wrong.cause); ok {
