@@ -21,6 +21,7 @@ func DatabaseKinds() []problem.Kind {
 		{Code: "missing-row", Severity: problem.Error, Means: "The one row of the counter or of the identity of the installation is gone, as a partial restore leaves it: no round runs."},
 		{Code: "never-analysed", Severity: problem.Warning, Means: "A query reads a table of which the server has no numbers, so that it guesses how to read it."},
 		{Code: "new-server", Severity: problem.Warning, Means: "The server is newer than every one that this engine was tested on."},
+		{Code: "no-connection", Severity: problem.Error, Means: "The connection of the engine itself cannot be made, so it cannot run, whatever an administrator's connection shows."},
 		{Code: "no-partition", Severity: problem.Error, Means: "The event log has no partition for its next number: appending fails."},
 		{Code: "not-looked-at", Severity: problem.Warning, Means: "Something could not be checked with this connection, and the sentence says what."},
 		{Code: "old-engine", Severity: problem.Error, Means: "A newer engine has migrated the database to where this one would do harm."},

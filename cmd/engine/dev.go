@@ -86,7 +86,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
 	}
 
-	report, err := postgres.Migrate(ctx, engine.MigrateOptions(cfg))
+	report, err := postgres.Migrate(ctx, aloneOptions(cfg))
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,14 @@ func alone(cfg *config.Config, url string) {
 	cfg.Database.URL, cfg.Database.AdminURL, cfg.Database.ListenURL = config.Secret(url), "", ""
 	cfg.Database.Roles = config.Roles{} // roles belong to the whole server: none is made, and one connects
 	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
+}
+
+// aloneOptions are those of a migration of such a database, where a name that is new in the file is a new consumer:
+// there are no events that somebody counts on.
+func aloneOptions(cfg *config.Config) postgres.MigrateOptions {
+	options := engine.MigrateOptions(cfg)
+	options.NewConsumers = true
+	return options
 }
 
 // readSetup is the SQL that is run before the consumers start.

@@ -46,7 +46,7 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 	cfg := *s.cfg
 	alone(&cfg, made.url)
 	cfg.Sync.EventLogPartitionSize, cfg.Sync.PartitionsAhead = postgres.DefaultPartitionSize, 1
-	if _, err := postgres.Migrate(ctx, engine.MigrateOptions(&cfg)); err != nil {
+	if _, err := postgres.Migrate(ctx, aloneOptions(&cfg)); err != nil {
 		return nil, err
 	}
 	e, err := engine.Open(ctx, &cfg)
