@@ -32,7 +32,7 @@ func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error
 	d := &databaseCheck{config: cfg, status: inspector.Status(), barred: inspector.Barred()}
 	if d.barred != nil {
 		what, fix := postgres.Advice(d.barred)
-		d.refuse("database.url", "no-connection", "database.url does not lead in, so the engine cannot run: "+what, fix+"; the rest was looked at as database.admin_url")
+		d.refuse("database.url", "no-connection", "database.url does not lead in, so the engine cannot run (the rest was looked at as database.admin_url): "+what, fix)
 	}
 	queries := slices.ContainsFunc(cfg.Consumers, func(c config.Consumer) bool { return c.Recipients.Rule == config.RuleQuery })
 	for _, unseen := range inspector.Unseen() {

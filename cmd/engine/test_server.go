@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -62,10 +63,19 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 
 // start gives the address of a server.
 func (s *testServers) start(ctx context.Context) (string, error) {
+	say := s.cmd.ErrOrStderr()
 	if existing, _ := s.env(databaseVariable); existing != "" {
-		return existing, nil
+		role, may, err := postgres.MayCreateDatabases(ctx, existing)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%s: %w; unset it to use a private PostgreSQL", databaseVariable, err)
+		case may:
+			fmt.Fprintf(say, "note: the tests run on the server of %s, in databases of their own\n", databaseVariable)
+			return existing, nil
+		}
+		fmt.Fprintf(say, "note: the tests run on a private PostgreSQL: the role %s of %s may not create databases (ALTER ROLE ... CREATEDB would let it)\n", role, databaseVariable)
 	}
-	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: s.cmd.ErrOrStderr()})
+	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: say})
 	if err != nil {
 		return "", err
 	}

@@ -45,7 +45,7 @@ func unreached(err error) error {
 	if explained, ok := Explain(err).(*advised); ok {
 		advice = explained.advice
 	}
-	return &advised{cause: err, text: "no connection: " + what, advice: advice}
+	return &advised{cause: failed("connect to the database", err), text: "no connection: " + what, advice: advice}
 }
 
 // advised is an error with what a person can do about it.

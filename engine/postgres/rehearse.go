@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"example.com/bothy/engine/problem"
 	"example.com/bothy/engine/round"
 )
 
@@ -248,14 +247,10 @@ WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname <> ALL (ARRAY['pg_catalog'
 	if err != nil {
 		return "", err
 	}
-	if !strings.Contains(name, ".") {
-		for i, full := range known {
-			_, known[i], _ = strings.Cut(full, ".")
-		}
-	}
+	slices.Sort(known)
 	what := fmt.Sprintf("there is no table %q", name)
-	if near := problem.Nearest(name, known); near != "" {
-		what += fmt.Sprintf("; did you mean %q?", near)
+	if near := nearestRelation(name, known); near != "" {
+		what += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return "", &SceneError{What: what}
 }
