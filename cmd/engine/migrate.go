@@ -65,7 +65,7 @@ engine consumers rename OLD NEW for one that was renamed, or up --new-consumers 
 			return fmt.Errorf("no new name was let in: %s\nfix: %s", report.Doubt, report.Doubt.Fix())
 		}
 		if len(report.Stopped()) > 0 {
-			return errors.New("the engine cannot run yet: an administrator has to see to what stands above")
+			return errors.New("the engine cannot run yet: see to what stands above, then run `engine migrate up` again")
 		}
 		return nil
 	}
@@ -83,7 +83,7 @@ func printReport(cmd *cobra.Command, report postgres.Report) {
 	}
 	stops := report.Stopped()
 	if len(stops) > 0 {
-		fmt.Fprintln(stderr, "an administrator has to see to this:")
+		fmt.Fprintln(stderr, "this role may not do it, or the configuration does not let it: somebody has to see to this:")
 		for _, n := range stops {
 			fmt.Fprintf(stderr, "    %s\n", n.Do)
 		}

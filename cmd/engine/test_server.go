@@ -139,7 +139,11 @@ func readable(err error) error {
 	}
 	text := "the recipient rule " + rule.What
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		text += ": " + said(answer)
+		if !strings.Contains(rule.Fix, strings.TrimSuffix(answer.Hint, ".")) {
+			text += ": " + said(answer)
+		} else {
+			text += ": " + answer.Message // its hint is the fix
+		}
 	}
 	return errors.New(text + "\nfix: " + rule.Fix)
 }
