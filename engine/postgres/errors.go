@@ -42,7 +42,7 @@ func unreached(err error) error {
 		what = name.Error()
 	}
 	advice := "check that the server runs, and the host and the port"
-	if explained, ok := Explain(err).(*advised); ok {
+	if explained, ok := errors.AsType[*advised](Explain(err)); ok {
 		advice = explained.advice
 	}
 	return &advised{cause: failed("connect to the database", err), text: "no connection: " + what, advice: advice}

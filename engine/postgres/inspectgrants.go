@@ -28,7 +28,7 @@ func granting(ctx context.Context, tx pgx.Tx, a asker, rule string, err error) e
 		return err
 	}
 	wrong.What = fmt.Sprintf("reads or calls what the role %s may not", a.role)
-	wrong.Fix = fmt.Sprintf("give the role %s the right that the server names", a.role)
+	wrong.Fix = fmt.Sprintf("give the role %s the right that the server names, or read something that it may read", a.role)
 	if _, failure := tx.Conn().Exec(ctx, `ROLLBACK AND CHAIN`); failure != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func refusedName(err error) string {
 
 // lackingRights are the rights that a role lacks on what a rule names, as far as its text shows it. What only
 // stands behind a view or inside a function is found by the name that the server refused, when just one
-// object has it.
+// object has it. What is the system's own is left out: to grant that is no advice to give.
 func lackingRights(ctx context.Context, conn Querier, role, rule, refused string) ([]right, error) {
 	var schemas, names []string
 	var called []bool
@@ -73,7 +73,7 @@ object AS (
 	SELECT 2, 'TABLE', '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"', 'SELECT', EXISTS (SELECT FROM word w WHERE NOT w.called AND w.name = c.relname
 		AND CASE w.schema WHEN '' THEN c.relname = $5 AND pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = w.schema END)
 	FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-	WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (c.relname = $5 OR c.relname IN (SELECT name FROM word))
+	WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND (c.relname = $5 OR c.relname IN (SELECT name FROM word))
 	AND NOT pg_catalog.has_table_privilege($1::name, c.oid, 'SELECT')
 	AND (c.relname = $5 OR NOT pg_catalog.has_any_column_privilege($1::name, c.oid, 'SELECT'))
 	UNION
@@ -81,7 +81,7 @@ object AS (
 		EXISTS (SELECT FROM word w WHERE w.called AND w.name = p.proname
 		AND CASE w.schema WHEN '' THEN pg_catalog.pg_function_is_visible(p.oid) ELSE n.nspname = w.schema END)
 	FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-	WHERE (p.proname = $5 OR p.proname IN (SELECT name FROM word WHERE called)) AND NOT pg_catalog.has_function_privilege($1::name, p.oid, 'EXECUTE')
+	WHERE n.nspname !~ '^pg_' AND (p.proname = $5 OR p.proname IN (SELECT name FROM word WHERE called)) AND NOT pg_catalog.has_function_privilege($1::name, p.oid, 'EXECUTE')
 )
 SELECT kind, sql, verb, written FROM object ORDER BY rank, sql`,
 		role, schemas, names, called, refused)
