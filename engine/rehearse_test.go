@@ -192,7 +192,7 @@ func TestRehearseRefusesTheScene(t *testing.T) {
 		want   postgres.SceneError
 	}{
 		"column":     {[]engine.Row{fine, row("watchers", `{"persn": "alex"}`)}, nil, postgres.SceneError{Row: 1, Event: -1, What: `column "persn" of relation "watchers" does not exist`}},
-		"table":      {[]engine.Row{fine, row("public.watcher", `{}`)}, nil, postgres.SceneError{Row: 1, Event: -1, What: `there is no table "public.watcher"; did you mean "public.watchers"?`}},
+		"table":      {[]engine.Row{fine, row("public.watcher", `{}`)}, nil, postgres.SceneError{Row: 1, Event: -1, What: `there is no table "public.watcher"; did you mean public.watchers?`}},
 		"table name": {[]engine.Row{row(`public."`, `{}`)}, nil, postgres.SceneError{Row: 0, Event: -1, What: `invalid name syntax`}},
 		"value":      {[]engine.Row{row("watchers", `{"id": "x"}`)}, nil, postgres.SceneError{Row: 0, Event: -1, What: `invalid input syntax for type bigint: "x"`}},
 		"twice":      {[]engine.Row{fine, fine}, nil, postgres.SceneError{Row: 1, Event: -1, What: `duplicate key value violates unique constraint "watchers_pkey"; Key (id)=(1) already exists`}},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine"
@@ -86,7 +87,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
 	}
 
-	report, err := postgres.Migrate(ctx, engine.MigrateOptions(cfg))
+	report, err := postgres.Migrate(ctx, aloneOptions(cfg))
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	ran, err := postgres.SetUp(ctx, url, setup)
 	switch {
 	case err != nil:
-		return fmt.Errorf("run the setup: %w", err)
+		return setupRefused(f.setup, setup, err)
 	case !ran && f.setup != "":
 		fmt.Fprintf(cmd.ErrOrStderr(), "the database in %s was set up before, and %s was not run again: remove the folder to begin anew\n", f.data, f.setup)
 	}
@@ -134,6 +135,14 @@ func alone(cfg *config.Config, url string) {
 	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
 }
 
+// aloneOptions are those of a migration of such a database, where a name that is new in the file is a new consumer:
+// there are no events that somebody counts on.
+func aloneOptions(cfg *config.Config) postgres.MigrateOptions {
+	options := engine.MigrateOptions(cfg)
+	options.NewConsumers = true
+	return options
+}
+
 // readSetup is the SQL that is run before the consumers start.
 func readSetup(file string) (string, error) {
 	if file == "" {
@@ -144,6 +153,26 @@ func readSetup(file string) (string, error) {
 		return "", fmt.Errorf("read the setup: %w", err)
 	}
 	return string(text), nil
+}
+
+// setupRefused says where the setup is refused, when the server did.
+func setupRefused(file, text string, err error) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || file == "" {
+		return fmt.Errorf("run the setup: %w", err)
+	}
+	at := problem.Position{File: file, Line: 1, Col: 1}
+	before := []rune(text)
+	for _, r := range before[:min(max(int(answer.Position)-1, 0), len(before))] {
+		at.Col++
+		if r == '\n' {
+			at.Line, at.Col = at.Line+1, 1
+		}
+	}
+	return problem.List{{
+		At: at, Severity: problem.Error, Code: "bad-setup", What: "the database refuses the setup: " + said(answer),
+		Fix: "correct the SQL: it runs once, on an empty database",
+	}}
 }
 
 // devPoll is the longest that a consumer waits on a database that nobody else uses.

@@ -44,6 +44,13 @@ func (d devDB) watch(ctx context.Context) (context.Context, context.CancelFunc) 
 // devDatabase is a database for dev alone.
 func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (devDB, error) {
 	if existing, _ := env(databaseVariable); existing != "" {
+		role, may, err := postgres.MayCreateDatabases(cmd.Context(), existing)
+		switch {
+		case err != nil:
+			return devDB{}, fmt.Errorf("%s: %w; unset it to use a private PostgreSQL", databaseVariable, err)
+		case !may:
+			return devDB{}, fmt.Errorf("the role %s of %s may not create databases, and dev uses one of its own: unset %s to use a private PostgreSQL, or give this role CREATEDB", role, databaseVariable, databaseVariable)
+		}
 		made, err := scratchDatabase(cmd.Context(), cmd.ErrOrStderr(), existing, "bothy_dev_")
 		if err != nil {
 			return devDB{}, err

@@ -37,7 +37,7 @@ others.
 
 Tests of the rules field, list and none need no database. The first test that reaches a query or a handler
 starts a private PostgreSQL, as engine dev does, or makes a database of its own on the server of
-BOTHY_DATABASE_URL. Every test runs there in a transaction that is never committed.
+BOTHY_DATABASE_URL, when that is set and its role may create databases. Every test runs there in a transaction that is never committed.
 
 The last line says what no test touches: consumers whose rule no event reached, and patterns of types that no
 event matched.`,

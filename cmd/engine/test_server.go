@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 	cfg := *s.cfg
 	alone(&cfg, made.url)
 	cfg.Sync.EventLogPartitionSize, cfg.Sync.PartitionsAhead = postgres.DefaultPartitionSize, 1
-	if _, err := postgres.Migrate(ctx, engine.MigrateOptions(&cfg)); err != nil {
+	if _, err := postgres.Migrate(ctx, aloneOptions(&cfg)); err != nil {
 		return nil, err
 	}
 	e, err := engine.Open(ctx, &cfg)
@@ -62,10 +63,19 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 
 // start gives the address of a server.
 func (s *testServers) start(ctx context.Context) (string, error) {
+	say := s.cmd.ErrOrStderr()
 	if existing, _ := s.env(databaseVariable); existing != "" {
-		return existing, nil
+		role, may, err := postgres.MayCreateDatabases(ctx, existing)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%s: %w; unset it to use a private PostgreSQL", databaseVariable, err)
+		case may:
+			fmt.Fprintf(say, "note: the tests run on the server of %s, in databases of their own\n", databaseVariable)
+			return existing, nil
+		}
+		fmt.Fprintf(say, "note: the tests run on a private PostgreSQL: the role %s of %s may not create databases (ALTER ROLE ... CREATEDB would let it)\n", role, databaseVariable)
 	}
-	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: s.cmd.ErrOrStderr()})
+	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: say})
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +139,11 @@ func readable(err error) error {
 	}
 	text := "the recipient rule " + rule.What
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		text += ": " + said(answer)
+		if !strings.Contains(rule.Fix, strings.TrimSuffix(answer.Hint, ".")) {
+			text += ": " + said(answer)
+		} else {
+			text += ": " + answer.Message // its hint is the fix
+		}
 	}
 	return errors.New(text + "\nfix: " + rule.Fix)
 }

@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,12 +69,22 @@ func LastDeed(deeds []Deed, name string) (last Deed) {
 // must not come back by the way that a new one takes.
 func unknownName(ctx context.Context, conn Querier, schema string, names []string, cause error) error {
 	state, err := readCursors(ctx, conn, schema)
-	for _, name := range newNames(state.Known, names) {
-		if last := LastDeed(state.Deeds, name); err == nil && (last.Action == ConsumerRenamed || last.Action == ConsumerRetired) {
-			return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first (%w)", name, last, cause)
+	if err != nil {
+		return fmt.Errorf("a declared consumer is not known to the database, and which one cannot be read: %w", errors.Join(err, cause))
+	}
+	unknown := newNames(state.Known, names)
+	for _, name := range unknown {
+		if last := LastDeed(state.Deeds, name); last.Action == ConsumerRenamed || last.Action == ConsumerRetired {
+			return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first", name, last)
 		}
 	}
-	return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, cause)
+	if doubt := state.doubt(names); doubt != nil {
+		return fmt.Errorf("%s: %s", doubt, doubt.Fix())
+	}
+	if len(unknown) == 0 { // somebody let it in meanwhile
+		return failed("create the cursors", cause)
+	}
+	return fmt.Errorf("the database does not know the %s %s yet: run `engine migrate up` with this consumers.yaml", plural(len(unknown), "consumer"), quotedNames(unknown))
 }
 
 // appendAudit appends one deed to the audit, in the caller's transaction. It comes last there: every other

@@ -13,6 +13,17 @@ func CreateDatabase(ctx context.Context, url, name string) error {
 	return onServer(ctx, url, `CREATE DATABASE `+quote(name))
 }
 
+// MayCreateDatabases reports whether the role that url connects as may create databases, and names the role.
+func MayCreateDatabases(ctx context.Context, url string) (role string, may bool, err error) {
+	conn, err := connectToLook(ctx, url)
+	if err != nil {
+		return "", false, err
+	}
+	defer closeSoon(ctx, conn)
+	err = conn.QueryRow(ctx, `SELECT rolname, rolsuper OR rolcreatedb FROM pg_catalog.pg_roles WHERE rolname = current_user`).Scan(&role, &may)
+	return role, may, failed("ask what the role may", err)
+}
+
 // DropDatabase removes a database of the server that url connects to.
 func DropDatabase(ctx context.Context, url, name string) error {
 	return onServer(ctx, url, `DROP DATABASE `+quote(name))

@@ -4,7 +4,8 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
+	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -25,6 +26,45 @@ const (
 	codeUniqueViolation = "23505"
 	codeInternal        = "XX000"
 )
+
+// unreached says in one line why no connection was made. What the driver says has a line for each address and
+// each attempt, and most of them say the same.
+func unreached(err error) error {
+	if err == nil {
+		return nil
+	}
+	what := strings.Join(strings.Fields(err.Error()), " ")
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		what = answer.Message
+	} else if wire, ok := errors.AsType[*net.OpError](err); ok {
+		what = wire.Error()
+	} else if name, ok := errors.AsType[*net.DNSError](err); ok {
+		what = name.Error()
+	}
+	advice := "check that the server runs, and the host and the port"
+	if explained, ok := errors.AsType[*advised](Explain(err)); ok {
+		advice = explained.advice
+	}
+	return &advised{cause: failed("connect to the database", err), text: "no connection: " + what, advice: advice}
+}
+
+// advised is an error with what a person can do about it.
+type advised struct {
+	cause        error
+	text, advice string
+}
+
+func (e *advised) Error() string { return e.text + ": " + e.advice }
+
+func (e *advised) Unwrap() error { return e.cause }
+
+// Advice splits an error into what happened and what a person can do about it, which may be empty.
+func Advice(err error) (what, advice string) {
+	if e, ok := err.(*advised); ok { //nolint:errorlint // a wrapped one has more to say
+		return e.text, e.advice
+	}
+	return err.Error(), ""
+}
 
 // Explain adds to an error of the server what a person can do about it. Other errors pass through.
 func Explain(err error) error {
@@ -50,5 +90,5 @@ func Explain(err error) error {
 	if advice == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, advice)
+	return &advised{cause: err, text: err.Error(), advice: advice}
 }

@@ -32,6 +32,9 @@ type MigrateOptions struct {
 	Bootstrap bool
 	// ConsumerNames are the declared consumers. Names are only ever added to those the database knows.
 	ConsumerNames []string
+	// NewConsumers says that names which the database does not know are new consumers, and none is an old one
+	// under another name. Without it, they are left out while a cursor has no declared consumer: see Doubt.
+	NewConsumers bool
 	// PartitionSize is how many events one partition of the log holds; 0 is 1,000,000.
 	PartitionSize int64
 	// PartitionsAhead is how many whole partitions are kept above the one being filled; 0 is 4.
@@ -69,6 +72,8 @@ type Report struct {
 	NotifyTurned string   // "on" or "off" when it changed
 	// Missing is what this role may not do and an administrator has to.
 	Missing []Need
+	// Doubt is why new names were left out, or nil: no engine starts with them before somebody decides.
+	Doubt *Doubt
 	// Notes are facts that a person should know and that stop nothing.
 	Notes []string
 }

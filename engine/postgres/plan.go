@@ -34,6 +34,7 @@ const (
 const (
 	byMigrate   = "engine migrate up"
 	byBootstrap = "engine migrate up --bootstrap"
+	byNewNames  = "engine migrate up --new-consumers"
 	byRun       = "engine run"
 	byRename    = "engine consumers rename"
 	byRetire    = "engine consumers retire"
@@ -111,8 +112,12 @@ func (s Status) contentChanges() (plan []Change) {
 	if s.toMake > 0 {
 		migrates(ChangePartitions, "make %d %s of the event log", s.toMake, plural(s.toMake, "partition"))
 	}
+	doubt := s.Doubt()
 	for _, n := range s.Names {
-		if n.Declared && !n.Known {
+		switch {
+		case n.Declared && !n.Known && doubt != nil && !s.want.NewConsumers:
+			plan = append(plan, Change{Kind: ChangeNames, By: byNewNames, What: fmt.Sprintf("let consumer %s have a cursor, if it is a new one and none of those below under another name", n.Name), Migrates: true})
+		case n.Declared && !n.Known:
 			migrates(ChangeNames, "let consumer %s have a cursor", n.Name)
 		}
 	}
