@@ -103,7 +103,18 @@ func (g *Grammar[T]) Load(path string, lookup Lookup) (*T, *Tree, problem.List) 
 //
 // The value is nil when the list holds an error; with warnings alone it is complete. The Tree is never nil.
 func (g *Grammar[T]) Read(file string, text []byte, lookup Lookup) (*T, *Tree, problem.List) {
+	return g.read(newReader(file, lookup, g.compiled()), text)
+}
+
+// Preview reads a file on a machine that need not run it: a variable that lookup does not know is a warning, and
+// its value is taken as good. The rest is as with Read.
+func (g *Grammar[T]) Preview(file string, text []byte, lookup Lookup) (*T, *Tree, problem.List) {
 	r := newReader(file, lookup, g.compiled())
+	r.preview = true
+	return g.read(r, text)
+}
+
+func (g *Grammar[T]) read(r *reader, text []byte) (*T, *Tree, problem.List) {
 	into := new(T)
 	if top := r.source(text); top != nil {
 		v := reflect.ValueOf(into).Elem()

@@ -24,6 +24,7 @@ type reader struct {
 	*shape
 
 	lookup  Lookup
+	preview bool // a variable that is not set is a warning
 	odd     map[*yaml.Node]bool
 	nodes   int
 	unknown int // keys so far
@@ -31,7 +32,7 @@ type reader struct {
 }
 
 func newReader(file string, lookup Lookup, s *shape) *reader {
-	tree := &Tree{file: file, marks: map[string]mark{}, keys: map[string][]string{}, bad: map[string]bool{}, seen: map[spot]bool{}}
+	tree := &Tree{file: file, marks: map[string]mark{}, keys: map[string][]string{}, bad: map[string]bool{}, seen: map[spot]bool{}, looked: lookup != nil}
 	return &reader{Tree: tree, shape: s, lookup: lookup, odd: map[*yaml.Node]bool{}}
 }
 

@@ -24,6 +24,7 @@ type Tree struct {
 	bad      map[string]bool     // paths that have a problem already: nothing more is said about them
 	seen     map[spot]bool
 	problems problem.List
+	looked   bool // variables were looked up: one that is unknown is not set
 }
 
 // mark is where a value is written.
