@@ -131,3 +131,18 @@ func TestManyConsumers(t *testing.T) {
 		t.Errorf("5,001 consumers: got %v, want long-list", problems)
 	}
 }
+
+// Many aliases without an anchor, or many places that look like one, do not keep the reader.
+func TestManyUnknownAliases(t *testing.T) {
+	for name, text := range map[string]string{
+		"many":      good + "log: {level: [" + strings.Repeat("*a, ", 100_000) + "]}\n",
+		"look like": good + strings.Repeat("# *a\n", 100_000) + "x: '" + strings.Repeat("*a ", 50_000) + "'\n" + "log: {level: *a}\n",
+	} {
+		begin := time.Now()
+		_, problems := Parse("consumers.yaml", []byte(text), env)
+		t.Logf("%s: %v, %d problems", name, time.Since(begin), len(problems))
+		if problems.Errors() == 0 || problems[0].Code != "bad-yaml" || len(problems) > 50 {
+			t.Errorf("%s: got %d problems, want up to 50", name, len(problems))
+		}
+	}
+}

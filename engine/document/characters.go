@@ -129,6 +129,10 @@ var yamlError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 // broken reports a text that is no YAML. The parser says where it gave up, which is often far from the
 // mistake; so the place is the first line that cannot be read together with all lines before it.
 func (r *reader) broken(text []byte, err error) {
+	before := len(r.problems)
+	if text, err = r.aliases(text, err); err == nil || len(r.problems)-before == maxAliases {
+		return
+	}
 	lines := split(text)
 	message := err.Error()
 	line := 1
