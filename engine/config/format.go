@@ -96,6 +96,7 @@ var formats = map[string]document.Format{
 		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
 		Fix:     "write one SELECT over the relation batch that gives seq and recipient",
 		Trouble: func(text string) (string, string) { _, why, fix := trimQuery(text); return why, fix },
+		Place:   queryPlace,
 	},
 }
 

@@ -60,6 +60,9 @@ type Format struct {
 	// Trouble says why a text is not of the format, and optionally what to do. The first result is empty for
 	// a good text. It never repeats the text: that may be secret.
 	Trouble func(text string) (why, fix string)
+	// Place, for a text of many lines, is the character of a bad text that the trouble begins at, counted from 0,
+	// or -1. Without it the trouble concerns the whole text.
+	Place func(text string) int
 }
 
 // Choice is a struct of which exactly one key is written, or the word of its tag in place of the mapping.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -24,7 +25,9 @@ type Tree struct {
 	bad      map[string]bool     // paths that have a problem already: nothing more is said about them
 	seen     map[spot]bool
 	problems problem.List
-	looked   bool // variables were looked up: one that is unknown is not set
+	once     sync.Once
+	cut      []string // the text as lines, once they are asked for
+	looked   bool     // variables were looked up: one that is unknown is not set
 }
 
 // mark is where a value is written.
@@ -75,6 +78,12 @@ func (t *Tree) Written(path string) bool {
 func (t *Tree) Sound(path string) bool {
 	m, ok := t.marks[path]
 	return ok && !m.unknown && !t.covered(path)
+}
+
+// lines are those of the text.
+func (t *Tree) lines() []string {
+	t.once.Do(func() { t.cut = split(t.text) })
+	return t.cut
 }
 
 // Keys lists the keys of a map in the order of the file.
