@@ -81,6 +81,19 @@ func (c checker) urls() {
 	if c.Written(url) && c.Written(file) {
 		c.Refuse(file, "bad-choice", "database has url and url_file, and it takes one of them", "keep one of them", url)
 	}
+	database := c.cfg.Database
+	for _, u := range []struct {
+		path string
+		url  Secret
+	}{{url, database.URL}, {"database.admin_url", database.AdminURL}, {"database.listen_url", database.ListenURL}} {
+		if !c.Sound(u.path) {
+			continue
+		}
+		if near := misspelled(u.url.Reveal()); near != "" {
+			c.Warn(u.path, "odd-parameter", fmt.Sprintf("%s has a parameter that is not known and looks like %s; the server would be asked to set it", u.path, near),
+				fmt.Sprintf("did you mean %q?", near))
+		}
+	}
 }
 
 // names refuses two consumers of one name: they would share one cursor, and each would lose the events that
