@@ -146,3 +146,32 @@ func TestManyUnknownAliases(t *testing.T) {
 		}
 	}
 }
+
+// Patterns of many stars are compared within a bound: before, such a file took seconds and more than a gigabyte.
+func TestManyStars(t *testing.T) {
+	text := "version: 1\nconsumers:\n"
+	for i := range 400 {
+		text += fmt.Sprintf("  - name: stars-%d\n    job: {kind: stars.%d}\n    recipients: none\n    types:\n", i, i)
+		for j := range 100 {
+			text += fmt.Sprintf("      - x%s%d\n", strings.Repeat(string(rune('a'+j%26))+"*", 20), j)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	cfg, problems := Parse("consumers.yaml", []byte(text), env)
+	took := time.Since(begin)
+	runtime.ReadMemStats(&after)
+	allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
+	t.Logf("%v, %d MB", took, allocated)
+	if cfg == nil || problems.Errors() > 0 || allocated > 200 {
+		t.Errorf("%d errors, %d MB, want a configuration in less than 200 MB", problems.Errors(), allocated)
+	}
+	c := &checker{Tree: cfg.tree, cfg: cfg}
+	for i := range cfg.Consumers {
+		c.types(i)
+	}
+	if c.compared > maxCovers+1000 {
+		t.Errorf("%d characters were compared, want at most %d", c.compared, maxCovers)
+	}
+}

@@ -120,6 +120,7 @@ func (g *Grammar[T]) Preview(file string, text []byte, lookup Lookup) (*T, *Tree
 func (g *Grammar[T]) read(r *reader, text []byte) (*T, *Tree, problem.List) {
 	into := new(T)
 	if top := r.source(text); top != nil {
+		r.marks = make(map[string]mark, min(values(top), maxNodes)) // growing it would cost more than all else
 		v := reflect.ValueOf(into).Elem()
 		fill(v)
 		r.section(top, "", v)

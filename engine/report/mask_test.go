@@ -89,7 +89,11 @@ func TestExcerpt(t *testing.T) {
 		text, marks string
 	}{
 		{"a word", "name: alex", 1, "name: alex", "^^^^"},
-		{"a value", "name: alex, sam", 7, "name: alex, sam", "      ^^^^"},
+		{"a value", "name: alex, sam", 7, "name: alex, sam", "      ^^^^^^^^^"},
+		{"a value with blanks", "kind: a b c # d", 7, "kind: a b c", "      ^^^^^"},
+		{"a word of a value", "kind: a b c", 9, "kind: a b c", "        ^"},
+		{"a value in brackets", "x: {kind: a b , name: c}", 11, "x: {kind: a b , name: c}", "          ^^^"},
+		{"a key with a blank", "poll interval: 5 s x", 1, "poll interval: 5 s x", "^^^^^^^^^^^^^"},
 		{"quotes", `name: "al\"ex" # no`, 7, `name: "al\"ex"`, "      ^^^^^^^^"},
 		{"a variable", "url: ${URL} x", 6, "url: ***", "     ^^^"},
 		{"a variable alone", "url: ${URL}", 6, "url: ${URL}", "     ^^^^^^"},
