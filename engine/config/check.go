@@ -106,7 +106,12 @@ func (c *checker) names() {
 		if !c.Sound(path) {
 			continue
 		}
-		if before, known := first[consumer.Name]; known {
+		if before, known := first[consumer.Name]; known && c.At(path) == c.At(before) { // behind an anchor
+			entry := "consumers[" + strconv.Itoa(i) + "]"
+			c.RefuseUse(entry, "duplicate-name", fmt.Sprintf("%s takes its name, %s, from another consumer; both would move one cursor", entry, c.Quoted(path)),
+				"give this one a name of its own", before)
+			continue
+		} else if known {
 			c.Refuse(path, "duplicate-name", fmt.Sprintf("%s is %s, and so is that of another consumer; both would move one cursor", path, c.Quoted(path)),
 				"give one of the two another name", before)
 			continue

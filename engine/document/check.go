@@ -81,6 +81,8 @@ func (r *reader) violation(path string, m mark, rule string) {
 		r.report(at, "empty-value", path+" is "+shown(m.raw)+", which is empty", "give the variable a value, or remove the key")
 	case empty && f.kind == kindList:
 		r.report(at, "empty-list", path+" is an empty list", "write at least one entry, such as "+r.advice(f))
+	case empty && f.key == "":
+		r.report(at, "empty-value", path+" is empty", "write a text, such as "+r.advice(f)+removal(f))
 	case empty:
 		r.report(at, "empty-value", path+" is empty", "write "+r.advice(f))
 	case f.kind == kindCount && f.limit("eq") != "":

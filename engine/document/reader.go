@@ -120,7 +120,12 @@ func (r *reader) section(n *yaml.Node, path string, v reflect.Value) {
 			continue
 		}
 		f := &fields[i]
-		r.value(e.value, join(path, f.key), v.Field(f.index), f)
+		p := join(path, f.key)
+		r.value(e.value, p, v.Field(f.index), f)
+		if m, read := r.marks[p]; read && f.kind == kindList {
+			m.key = e.key
+			r.note(p, m)
+		}
 	}
 	var missing []string
 	for _, f := range fields {

@@ -36,6 +36,8 @@ type mark struct {
 	field     *field        // its declaration
 	value     reflect.Value // where it was read into
 	node      *yaml.Node    // what is written, behind an alias
+	used      *yaml.Node    // where it is used: the alias, or the same node
+	key       *yaml.Node    // of a list; nil for others
 	raw       string        // the author's text, before variables; empty for mappings and lists
 	variable  bool          // the text came out of a variable, so it is not shown
 	unknown   bool          // a variable without a value: nothing can be said about it
@@ -65,6 +67,14 @@ func (t *Tree) At(path string) problem.Position {
 		}
 		path = parent(path)
 	}
+}
+
+// KeyAt is where the key of a list is written; the list itself begins at its first entry. It is as At for others.
+func (t *Tree) KeyAt(path string) problem.Position {
+	if m := t.marks[path]; m.key != nil {
+		return t.at(m.key)
+	}
+	return t.At(path)
 }
 
 // Written reports whether the file holds the value of a path.
@@ -116,6 +126,16 @@ func (t *Tree) Refuse(path, code, what, fix string, also ...string) {
 // Warn reports a warning at the value of a path. also is as with Refuse.
 func (t *Tree) Warn(path, code, what, fix string, also ...string) {
 	t.add(problem.Problem{At: t.At(path), Severity: problem.Warning, Code: code, What: what, Fix: fix, Also: t.second(also)})
+}
+
+// RefuseUse is Refuse at the place where the value of a path is used: at the alias, when it is written behind an anchor.
+func (t *Tree) RefuseUse(path, code, what, fix string, also ...string) {
+	t.bad[path] = true
+	at := t.At(path)
+	if m := t.marks[path]; m.used != nil {
+		at = t.at(m.used)
+	}
+	t.add(problem.Problem{At: at, Severity: problem.Error, Code: code, What: what, Fix: fix, Also: t.second(also)})
 }
 
 func (t *Tree) second(also []string) problem.Position {
