@@ -3,7 +3,6 @@
 package report
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -299,7 +298,7 @@ func (l lineMask) hides(i int) bool { return i < len(l.hidden) && l.hidden[i] }
 
 // plainEnd is the column behind the key or the value without quotes that begins at a column, or 0.
 func (l lineMask) plainEnd(from int) int {
-	i, found := slices.BinarySearchFunc(l.plain, from, func(s span, from int) int { return cmp.Compare(s.from, from) })
+	i, found := slices.BinarySearchFunc(l.plain, from, func(s span, from int) int { return s.from - from })
 	if !found {
 		return 0
 	}
