@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type testServers struct {
 	cmd *cobra.Command
 	env lookupEnv
 	cfg *config.Config
+	// avoid are the addresses of the configuration: a setup could leave a role on their servers
+	avoid []string
 
 	address string // of the server, once there is one
 	err     error  // why there is none
@@ -62,7 +65,12 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 
 // start gives the address of a server.
 func (s *testServers) start(ctx context.Context) (string, error) {
-	if existing, _ := s.env(databaseVariable); existing != "" {
+	existing, err := givenServer(s.env, s.avoid)
+	if err != nil {
+		return "", err
+	}
+	if existing != "" {
+		fmt.Fprintf(s.cmd.ErrOrStderr(), "tests run on the server %s of %s\n", postgres.Address(existing), serverVariable)
 		return existing, nil
 	}
 	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: s.cmd.ErrOrStderr()})
@@ -91,6 +99,9 @@ type stage struct {
 // Setup runs a script.
 func (s stage) Setup(ctx context.Context, sql string) error {
 	err := postgres.RunScript(ctx, s.url, sql)
+	if flaw, ok := errors.AsType[*postgres.ScriptError](err); ok {
+		return &expect.RefusedError{Row: -1, Event: -1, At: flaw.At, What: flaw.What, Fix: flaw.Fix}
+	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
