@@ -237,7 +237,10 @@ func (d *databaseCheck) cursors() {
 				fmt.Sprintf("run `engine consumers rename %s %s`, or `engine consumers retire %s --reason TEXT` when it is none", o.Name, next, o.Name))
 			continue
 		}
-		d.warn("consumers", "removed-consumer", is, fmt.Sprintf("declare it again, or run `engine consumers retire %s --reason TEXT`", o.Name))
+		d.problems = append(d.problems, problem.Problem{
+			At: d.config.KeyAt("consumers"), Severity: problem.Warning, Code: "removed-consumer", What: is,
+			Fix: fmt.Sprintf("declare it again, or run `engine consumers retire %s --reason TEXT`", o.Name),
+		})
 	}
 }
 

@@ -180,6 +180,9 @@ func (c *Config) Names() []string {
 // file (a default) is at its nearest parent that is, at last the start of the file.
 func (c *Config) At(path string) problem.Position { return c.tree.At(path) }
 
+// KeyAt is where the key of a list such as consumers is written.
+func (c *Config) KeyAt(path string) problem.Position { return c.tree.KeyAt(path) }
+
 // Inside is the place of the character of a text with the number offset, counted from 0 in characters of
 // the value as it stands in the Config: where PostgreSQL points to inside a query.
 func (c *Config) Inside(path string, offset int) problem.Position {

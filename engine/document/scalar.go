@@ -46,10 +46,14 @@ func (r *reader) expand(used, n *yaml.Node, path string) (string, bool) {
 				known = false
 				return reference
 			}
-			r.refuse(path, used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set", path, name),
-				"set "+name+" in the environment of this command")
+			if r.preview {
+				r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set here, so its value is not checked", path, name))
+			} else {
+				r.refuse(path, used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set", path, name),
+					"set "+name+" in the environment of this command")
+			}
 		} else {
-			r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not looked up here, so its value is not checked", path, name))
+			r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, and no variable is looked up here, so its value is not checked", path, name))
 		}
 		known = false
 		return reference

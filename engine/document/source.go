@@ -54,6 +54,20 @@ func (r *reader) source(text []byte) *yaml.Node {
 	return top
 }
 
+// values counts the values that stand in a node, without what its aliases repeat.
+func values(n *yaml.Node) int {
+	count := len(n.Content)
+	if n.Kind == yaml.MappingNode {
+		count /= 2
+	}
+	for _, child := range n.Content {
+		if len(child.Content) > 0 {
+			count += values(child)
+		}
+	}
+	return count
+}
+
 // marks counts the characters with which a value can begin, so at least the values of a text. It is far
 // cheaper than the nodes that they would become.
 func marks(text []byte) int {

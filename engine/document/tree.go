@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -24,6 +25,9 @@ type Tree struct {
 	bad      map[string]bool     // paths that have a problem already: nothing more is said about them
 	seen     map[spot]bool
 	problems problem.List
+	once     sync.Once
+	cut      []string // the text as lines, once they are asked for
+	looked   bool     // variables were looked up: one that is unknown is not set
 }
 
 // mark is where a value is written.
@@ -32,6 +36,8 @@ type mark struct {
 	field     *field        // its declaration
 	value     reflect.Value // where it was read into
 	node      *yaml.Node    // what is written, behind an alias
+	used      *yaml.Node    // where it is used: the alias, or the same node
+	key       *yaml.Node    // of a list; nil for others
 	raw       string        // the author's text, before variables; empty for mappings and lists
 	variable  bool          // the text came out of a variable, so it is not shown
 	unknown   bool          // a variable without a value: nothing can be said about it
@@ -63,6 +69,14 @@ func (t *Tree) At(path string) problem.Position {
 	}
 }
 
+// KeyAt is where the key of a list is written; the list itself begins at its first entry. It is as At for others.
+func (t *Tree) KeyAt(path string) problem.Position {
+	if m := t.marks[path]; m.key != nil {
+		return t.at(m.key)
+	}
+	return t.At(path)
+}
+
 // Written reports whether the file holds the value of a path.
 func (t *Tree) Written(path string) bool {
 	_, ok := t.marks[path]
@@ -74,6 +88,12 @@ func (t *Tree) Written(path string) bool {
 func (t *Tree) Sound(path string) bool {
 	m, ok := t.marks[path]
 	return ok && !m.unknown && !t.covered(path)
+}
+
+// lines are those of the text.
+func (t *Tree) lines() []string {
+	t.once.Do(func() { t.cut = split(t.text) })
+	return t.cut
 }
 
 // Keys lists the keys of a map in the order of the file.
@@ -106,6 +126,16 @@ func (t *Tree) Refuse(path, code, what, fix string, also ...string) {
 // Warn reports a warning at the value of a path. also is as with Refuse.
 func (t *Tree) Warn(path, code, what, fix string, also ...string) {
 	t.add(problem.Problem{At: t.At(path), Severity: problem.Warning, Code: code, What: what, Fix: fix, Also: t.second(also)})
+}
+
+// RefuseUse is Refuse at the place where the value of a path is used: at the alias, when it is written behind an anchor.
+func (t *Tree) RefuseUse(path, code, what, fix string, also ...string) {
+	t.bad[path] = true
+	at := t.At(path)
+	if m := t.marks[path]; m.used != nil {
+		at = t.at(m.used)
+	}
+	t.add(problem.Problem{At: at, Severity: problem.Error, Code: code, What: what, Fix: fix, Also: t.second(also)})
 }
 
 func (t *Tree) second(also []string) problem.Position {

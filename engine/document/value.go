@@ -23,7 +23,7 @@ func (r *reader) value(n *yaml.Node, path string, v reflect.Value, f *field) {
 	if n.Kind != yaml.ScalarNode {
 		at = r.at(n)
 	}
-	m := mark{line: at.Line, col: at.Col, field: f, value: v, node: n, secret: f.kind == kindSecret}
+	m := mark{line: at.Line, col: at.Col, field: f, value: v, node: n, used: used, secret: f.kind == kindSecret}
 	if n.Kind == yaml.ScalarNode {
 		m.raw = n.Value
 	}

@@ -3,7 +3,9 @@
 package report
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -12,7 +14,11 @@ import (
 type lineMask struct {
 	hidden []bool // by column, from 0: values that may be secret; nil hides nothing
 	cut    int    // the column where a comment begins; -1 without one
+	plain  []span // the keys and values without quotes, in their order
 }
+
+// span is a part of a line: the column, from 0, where it begins, and the one behind it.
+type span struct{ from, to int }
 
 // mask finds what must not be shown of each line. It does not parse YAML: it also has to work on a text that is
 // none. It reads keys, quotes, brackets and blocks as YAML does, keeps in mind to which key a text belongs, and where
@@ -199,6 +205,7 @@ func (m *masker) plain(at int) int {
 	for end < len(m.runes) {
 		c := m.runes[end]
 		if c == ':' && (m.ends(end+1) || len(m.flow) > 0 && strings.ContainsRune(",[]{}", m.runes[end+1])) {
+			m.out.plain = append(m.out.plain, span{at, end})
 			return m.named(at, end, end)
 		}
 		if to := variableEnd(m.runes, end); to > 0 { // the brackets of a variable are none of YAML's to its author
@@ -211,6 +218,7 @@ func (m *masker) plain(at int) int {
 		end++
 	}
 	m.value(at, end)
+	m.out.plain = append(m.out.plain, span{at, end})
 	return max(skip(m.runes, end), at+1)
 }
 
@@ -288,3 +296,12 @@ func (m *masker) addresses() {
 
 // hides reports whether a character is hidden.
 func (l lineMask) hides(i int) bool { return i < len(l.hidden) && l.hidden[i] }
+
+// plainEnd is the column behind the key or the value without quotes that begins at a column, or 0.
+func (l lineMask) plainEnd(from int) int {
+	i, found := slices.BinarySearchFunc(l.plain, from, func(s span, from int) int { return cmp.Compare(s.from, from) })
+	if !found {
+		return 0
+	}
+	return l.plain[i].to
+}

@@ -89,7 +89,11 @@ func TestExcerpt(t *testing.T) {
 		text, marks string
 	}{
 		{"a word", "name: alex", 1, "name: alex", "^^^^"},
-		{"a value", "name: alex, sam", 7, "name: alex, sam", "      ^^^^"},
+		{"a value", "name: alex, sam", 7, "name: alex, sam", "      ^^^^^^^^^"},
+		{"a value with blanks", "name: a b c # d", 7, "name: a b c", "      ^^^^^"},
+		{"a word of a value", "name: a b c", 9, "name: a b c", "        ^"},
+		{"a value in brackets", "x: {name: a b , name: c}", 11, "x: {name: a b , name: c}", "          ^^^"},
+		{"a hidden key with a blank", "poll interval: 5 s x", 1, "***: ***", "^^^"},
 		{"quotes", `name: "al\"ex" # no`, 7, `name: "al\"ex"`, "      ^^^^^^^^"},
 		{"a variable", "url: ${URL} x", 6, "url: ***", "     ^^^"},
 		{"a variable alone", "url: ${URL}", 6, "url: ${URL}", "     ^^^^^^"},

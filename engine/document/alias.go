@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package document
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"example.com/bothy/engine/problem"
+)
+
+// The bounds of the search for aliases without an anchor: what was not found within them is found by the next run.
+const (
+	maxAliases    = 50
+	maxAliasBytes = 4 << 20 // of text that is parsed
+)
+
+// aliases reports every alias of a text that has no anchor before it. The parser stops at the first one and names no
+// line. So each place where an alias may stand is tried: the text that ends behind it fails for that alias only when
+// it is one, and no part of a comment, a quote or a block. It gives the text without what it reported, and what else
+// is wrong with it.
+func (r *reader) aliases(text []byte, err error) ([]byte, error) {
+	text = slices.Clone(text)
+	from, spent := 0, 0
+	for range maxAliases {
+		message := yamlMessage(err)
+		m := unknownAnchor.FindStringSubmatch(message)
+		if m == nil {
+			break
+		}
+		at, used := findAlias(text, m[1], from, maxAliasBytes-spent)
+		if at < 0 {
+			break
+		}
+		what, fix, _ := sayYAML(message)
+		r.report(r.offset(text, at), "bad-yaml", what, fix)
+		text[at] = 'x' // an ordinary text: the parser gets as far as the next one
+		from = at + 1
+		if spent += used + at; spent > maxAliasBytes {
+			return text, nil
+		}
+		if _, _, err = parse(text); err == nil {
+			break
+		}
+	}
+	return text, err
+}
+
+// yamlMessage is what the parser says, without the line.
+func yamlMessage(err error) string {
+	if m := yamlError.FindStringSubmatch(err.Error()); m != nil {
+		return m[2]
+	}
+	return err.Error()
+}
+
+// findAlias is the place of the first alias of a name from a place on, or -1, and how many bytes were parsed for it.
+func findAlias(text []byte, name string, from, most int) (at, used int) {
+	alias := []byte("*" + name)
+	for used <= most {
+		i := bytes.Index(text[from:], alias)
+		if i < 0 {
+			break
+		}
+		at, end := from+i, from+i+len(alias)
+		from = end
+		if at > 0 && bytes.IndexByte([]byte(" \t\r\n[{,:"), text[at-1]) < 0 {
+			continue
+		}
+		line := text[1+bytes.LastIndexAny(text[:at], "\r\n") : at]
+		if bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("#")) {
+			continue // no YAML reader sees more than a comment or a text there
+		}
+		used += end
+		if _, _, err := parse(text[:end]); err != nil && yamlMessage(err) == fmt.Sprintf("unknown anchor '%s' referenced", name) {
+			return at, used
+		}
+	}
+	return -1, used
+}
+
+// offset is the position of a byte of the text.
+func (r *reader) offset(text []byte, at int) problem.Position {
+	end := endOf(text[:at])
+	return problem.Position{File: r.file, Line: end.line, Col: end.col}
+}
