@@ -44,11 +44,14 @@ func (r *reader) source(text []byte) *yaml.Node {
 			"move what follows --- into a file of its own, or remove the line")
 	}
 	top := document.Content[0]
+	if bytes.IndexByte(text, '&') >= 0 {
+		r.veil(top, "")
+	}
 	if !isASCII(text) && !r.oddBlanks(text, top) {
 		return nil
 	}
 	if top.Kind != yaml.MappingNode {
-		r.report(r.at(top), "wrong-kind", "the file is "+kindName(top)+", and it takes a mapping", "begin with "+r.first())
+		r.report(r.at(top), "wrong-kind", "the file is "+r.kindOf(top, "")+", and it takes a mapping", "begin with "+r.first())
 		return nil
 	}
 	return top

@@ -112,8 +112,24 @@ func (t *Tree) Quoted(path string) string {
 	case m.variable:
 		return shown(m.raw) + ", whose value is not shown here"
 	default:
-		return shown(m.raw)
+		return shown(t.opening(m))
 	}
+}
+
+// opening is a text without quotes as far as its first line goes. The next line may be no part of it to its author,
+// but another key that lacks its colon.
+func (t *Tree) opening(m mark) string {
+	lines := t.lines()
+	if m.node == nil || m.node.Style&^yaml.TaggedStyle != 0 || m.node.Line < 1 || m.node.Line > len(lines) || strings.Contains(lines[m.node.Line-1], m.raw) {
+		return m.raw
+	}
+	cut := 0
+	for i, c := range m.raw {
+		if (c == ' ' || c == '\n') && strings.Contains(lines[m.node.Line-1], m.raw[:i]) {
+			cut = i
+		}
+	}
+	return m.raw[:cut] + "\n..."
 }
 
 // Refuse reports an error at the value of a path, after which nothing else is said about it. also is the
@@ -208,7 +224,7 @@ func (t *Tree) titled(path string) string {
 	if path == "" {
 		return "the file"
 	}
-	if m, ok := t.marks[join(path, "name")]; ok && !m.variable && m.raw != "" {
+	if m, ok := t.marks[join(path, "name")]; ok && !m.variable && !m.secret && m.raw != "" {
 		return path + " (" + short(m.raw) + ")"
 	}
 	return path
