@@ -3,6 +3,7 @@
 package document
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -25,6 +26,8 @@ type Tree struct {
 	bad      map[string]bool     // paths that have a problem already: nothing more is said about them
 	seen     map[spot]bool
 	problems problem.List
+	alike    map[string]int // how many problems there are, by code
+	rest     map[string]int // the index of the problem that stands for those left out, by code
 	once     sync.Once
 	cut      []string // the text as lines, once they are asked for
 	looked   bool     // variables were looked up: one that is unknown is not set
@@ -181,7 +184,33 @@ func (t *Tree) add(p problem.Problem) {
 	}
 	if s := (spot{p.At, p.Code, fix}); !t.seen[s] {
 		t.seen[s] = true
+		t.keep(p)
+	}
+}
+
+// maxAlike is how many problems of one kind a file may have before the rest is only counted. Nobody reads on, and
+// an endless list hides those of another kind.
+const maxAlike = 1000
+
+// keep adds a problem to the list, or to the one that stands for the rest of its kind.
+func (t *Tree) keep(p problem.Problem) {
+	if t.alike == nil {
+		t.alike, t.rest = map[string]int{}, map[string]int{}
+	}
+	t.alike[p.Code]++
+	i, standing := t.rest[p.Code]
+	switch {
+	case t.alike[p.Code] <= maxAlike:
 		t.problems = append(t.problems, p)
+	case !standing:
+		t.rest[p.Code] = len(t.problems)
+		p.Also = problem.Position{}
+		t.problems = append(t.problems, p)
+	default:
+		rest := &t.problems[i]
+		rest.More++
+		rest.What = fmt.Sprintf("%d more problems of this kind begin here and are not told one by one", rest.More+1)
+		rest.Fix = "mend those before it, and check again"
 	}
 }
 
