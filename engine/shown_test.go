@@ -42,6 +42,8 @@ func TestReportsHideSecrets(t *testing.T) {
 		"url: postgres://app:hunter2@db/shop", "url: 'host=db password=hunter2'", "url: host=db user=hunter2", "url: |\n    host=db\n    user=hunter2",
 		"url: \"host=db\n    user=hunter2\"", "url: &u hunter2\n  admin_url: *u", "ulr: hunter2", "\"url\" : hunter2", "roles: {owner: a, url: hunter2}", "url: @hunter2", "url: [a, hunter2]",
 		"url: {a: hunter2}", "url: # no\n    hunter2", "url: >-\n    hunter2\n\n    x", "url: \"${SET}hunter2\"", "listen_url:\n    - hunter2", "url: !!str hunter2",
+		"url: !hunter2 x", "url: *hunter2", "<<: hunter2", "url hunter2", "url=hunter2", "url: &a hunter2\n  lock_timeout: *a", "url: &hunter2 x",
+		"url: &a hunter2\n  restore_guard: *a", "url: &a hunter2\n  roles: *a", "roles: {owner: *app, password: *hunter2}",
 	}
 	breaks := []func(line string) string{
 		func(string) string { return "" },
@@ -70,6 +72,25 @@ func TestReportsHideSecrets(t *testing.T) {
 				wantHidden(t, strings.Join(changed, "\n"), secret, lookup, report.Text) // the only one that shows lines
 			}
 		}
+	}
+}
+
+// What stands alone in place of a section, and what an alias brings from a secret key to an open one, is not shown.
+func TestReportsHideSecretsElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"database: hunter2\n", "hunter2\n", "database:\n  - hunter2\n", "consumers: hunter2\n", "consumers: [hunter2]\n",
+		"database: {url: &a hunter2}\nconsumers:\n  - {name: *a, batch: *a, types: *a, job: *a, recipients: *a}\n",
+		"database: {url: &a hunter2}\nconsumers:\n  - {name: *a, batch: 0, types: [*a, *a], job: {kind: *a}, recipients: {list: [*a, *a]}}\n",
+		"x: &a hunter2\nlog: {level: *a}\n", "database: {url: *hunter2}\nconsumers: [*other, }\n",
+	} {
+		wantHidden(t, "version: 1\n"+text, "hunter2", nil, report.Formats()...)
+		wantHidden(t, text, "hunter2", nil, report.Formats()...)
+	}
+	// One that is no secret is told.
+	_, problems := config.Parse("consumers.yaml", []byte("version: 1\nconsumers:\n  - {name: aaa, types: [*orders], job: {kind: a.b}, recipients: none}\n"), nil)
+	if !strings.Contains(problems.Error(), "*orders is an alias to YAML") {
+		t.Errorf("an alias under an open key: got\n%v\nwant its name", problems)
 	}
 }
 

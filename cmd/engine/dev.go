@@ -36,8 +36,8 @@ every event must have its jobs exactly once.
 With --once it ends when every event is processed; otherwise it goes on until it is interrupted, and you
 append with engine events append. Nothing of it remains, unless --data names a folder that keeps it.
 
-When BOTHY_DATABASE_URL is set, no server is started: dev makes a database of its own on that server and
-drops it at the end. Whatever the configuration says, dev uses no other database.`,
+When BOTHY_TEST_SERVER_URL is set, no server is started: dev makes a database of its own on that server and
+drops it at the end. A server that the configuration names is refused there. dev uses no other database.`,
 		Example: `  engine dev --once
   engine dev --once --events events.jsonl
   engine dev --data ./dev-database --setup tables.sql`,
@@ -50,15 +50,16 @@ drops it at the end. Whatever the configuration says, dev uses no other database
 	cmd.Flags().StringVar(&f.data, "data", "", "keep the database in `DIR` from one run to the next")
 	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` on the new database, instead of making the table that the shipped consumers.yaml asks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if server, _ := env(databaseVariable); server != "" && f.data != "" {
-			return usagef("--data keeps a private database, and %s asks for another server: use one of them", databaseVariable)
+		if server, _ := env(serverVariable); server != "" && f.data != "" {
+			return usagef("--data keeps a private database, and %s asks for another server: use one of them", serverVariable)
 		}
 		return dev(cmd, f, env)
 	}
 	return cmd
 }
 
-// databaseVariable names the server that dev and the tests use in place of a private one.
+// databaseVariable is what the configuration that init writes expands to the address of the real database. dev
+// and test read it only to keep away from there.
 const databaseVariable = "BOTHY_DATABASE_URL"
 
 // dev prepares what every run needs, and undoes it at the end.
@@ -69,11 +70,12 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		return err
 	}
 	// The configuration is checked before anything is started; the real address is put in afterwards.
-	cfg, err := readConfig(cmd, f.config, privately(env))
+	parse := configReader(cmd, f.config)
+	cfg, err := usable(cmd, parse, privately(env))
 	if err != nil {
 		return err
 	}
-	database, err := devDatabase(cmd, f, env, len(cfg.Consumers))
+	database, err := devDatabase(cmd, f, env, realAddresses(parse, env), len(cfg.Consumers))
 	if err != nil {
 		return err
 	}

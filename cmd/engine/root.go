@@ -227,7 +227,12 @@ func loadConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config,
 
 // readConfig is loadConfig without a look at database.url_file, for a command with another database.
 func readConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config, error) {
-	cfg, problems := configReader(cmd, path)(env)
+	return usable(cmd, configReader(cmd, path), env)
+}
+
+// usable is the configuration that parse gives, with its warnings on the standard error.
+func usable(cmd *cobra.Command, parse func(lookupEnv) (*config.Config, problem.List), env lookupEnv) (*config.Config, error) {
+	cfg, problems := parse(env)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ type testServers struct {
 	cmd *cobra.Command
 	env lookupEnv
 	cfg *config.Config
+	// avoid are the addresses of the configuration: a setup could leave a role on their servers
+	avoid []string
 
 	address string // of the server, once there is one
 	err     error  // why there is none
@@ -64,16 +66,16 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 // start gives the address of a server.
 func (s *testServers) start(ctx context.Context) (string, error) {
 	say := s.cmd.ErrOrStderr()
-	if existing, _ := s.env(databaseVariable); existing != "" {
-		role, may, err := postgres.MayCreateDatabases(ctx, existing)
-		switch {
-		case err != nil:
-			return "", fmt.Errorf("%s: %w; unset it to use a private PostgreSQL", databaseVariable, err)
-		case may:
-			fmt.Fprintf(say, "note: the tests run on the server of %s, in databases of their own\n", databaseVariable)
-			return existing, nil
+	existing, err := givenServer(s.env, s.avoid)
+	if err != nil {
+		return "", err
+	}
+	if existing != "" {
+		if err := mayCreate(ctx, existing); err != nil {
+			return "", err
 		}
-		fmt.Fprintf(say, "note: the tests run on a private PostgreSQL: the role %s of %s may not create databases (ALTER ROLE ... CREATEDB would let it)\n", role, databaseVariable)
+		fmt.Fprintf(say, "tests run on the server %s of %s\n", postgres.Address(existing), serverVariable)
+		return existing, nil
 	}
 	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: say})
 	if err != nil {
@@ -101,6 +103,9 @@ type stage struct {
 // Setup runs a script.
 func (s stage) Setup(ctx context.Context, sql string) error {
 	err := postgres.RunScript(ctx, s.url, sql)
+	if flaw, ok := errors.AsType[*postgres.ScriptError](err); ok {
+		return &expect.RefusedError{Row: -1, Event: -1, At: flaw.At, What: flaw.What, Fix: flaw.Fix}
+	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err

@@ -50,6 +50,7 @@ func hostile() map[string]string {
 		"braces":            strings.Repeat("{a: ", 20000),
 		"dashes":            strings.Repeat("- ", 20000),
 		"questions":         strings.Repeat("? ", 20000),
+		"one key again":     good + "log:\n" + strings.Repeat("  level: info\n", 100_000),
 		"self":              good + "database: &d {roles: *d}\n",
 		"self merge":        good + "database: &d {<<: *d}\n",
 		"too large":         good + "#" + strings.Repeat("x", MaxSize),

@@ -85,7 +85,7 @@ func repeats(query string) bool {
 		if i < len(s.unions) {
 			to = s.unions[i]
 		}
-		arm := strings.Join(strings.Fields(query[from:to]), " ")
+		arm := bare(strings.Join(strings.Fields(query[from:to]), " "))
 		if seen[arm] {
 			return true
 		}
@@ -95,6 +95,19 @@ func repeats(query string) bool {
 		}
 	}
 	return false
+}
+
+// bare is a SELECT without the parentheses around it.
+func bare(arm string) string {
+	for strings.HasPrefix(arm, "(") && strings.HasSuffix(arm, ")") {
+		inner := strings.TrimSpace(arm[1 : len(arm)-1])
+		s := scanner{text: inner, union: -1, parameter: -1, unmatched: -1, after: -1}
+		if s.scan(); s.unmatched >= 0 || len(s.depth) > 0 || s.open != "" {
+			break // those of two parts
+		}
+		arm = inner
+	}
+	return arm
 }
 
 func (s *scanner) begins(words ...string) bool {

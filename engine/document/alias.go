@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"gopkg.in/yaml.v3"
+
 	"example.com/bothy/engine/problem"
 )
 
@@ -22,6 +24,8 @@ const (
 // is wrong with it.
 func (r *reader) aliases(text []byte, err error) ([]byte, error) {
 	text = slices.Clone(text)
+	var found []alias
+	defer func() { r.reportAliases(found, text, err) }()
 	from, spent := 0, 0
 	for range maxAliases {
 		message := yamlMessage(err)
@@ -33,8 +37,7 @@ func (r *reader) aliases(text []byte, err error) ([]byte, error) {
 		if at < 0 {
 			break
 		}
-		what, fix, _ := sayYAML(message)
-		r.report(r.offset(text, at), "bad-yaml", what, fix)
+		found = append(found, alias{r.offset(text, at), m[1]})
 		text[at] = 'x' // an ordinary text: the parser gets as far as the next one
 		from = at + 1
 		if spent += used + at; spent > maxAliasBytes {
@@ -45,6 +48,44 @@ func (r *reader) aliases(text []byte, err error) ([]byte, error) {
 		}
 	}
 	return text, err
+}
+
+// alias is one without an anchor.
+type alias struct {
+	at   problem.Position
+	name string
+}
+
+// reportAliases says the name of each alias whose key can hold no secret. text has ordinary texts in their places;
+// where it still is no YAML, no key is known.
+func (r *reader) reportAliases(found []alias, text []byte, err error) {
+	keys := map[problem.Position]string{}
+	if document, _, again := parse(text); len(found) > 0 && err == nil && again == nil && document != nil {
+		r.keysByPlace(document, "", keys)
+	}
+	for _, a := range found {
+		what, fix, _ := sayYAML("unknown anchor '' referenced")
+		if name := short(a.name); r.shows(keys[a.at]) && shown(name) != unseen {
+			what = fmt.Sprintf("*%s is an alias to YAML, and no anchor &%s stands before it", name, name)
+			fix += `: "*` + name + `"`
+		}
+		r.report(a.at, "bad-yaml", what, fix)
+	}
+}
+
+// keysByPlace notes for each scalar the key that it belongs to.
+func (r *reader) keysByPlace(n *yaml.Node, key string, keys map[problem.Position]string) {
+	if n.Kind == yaml.ScalarNode {
+		keys[r.at(n)] = key
+	}
+	for i, child := range n.Content {
+		switch {
+		case n.Kind != yaml.MappingNode:
+			r.keysByPlace(child, key, keys)
+		case i%2 == 1:
+			r.keysByPlace(child, n.Content[i-1].Value, keys)
+		}
+	}
 }
 
 // yamlMessage is what the parser says, without the line.

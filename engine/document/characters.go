@@ -224,9 +224,8 @@ func escape(lines []string, line, col int) (atLine, atCol int) {
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 
 func sayYAML(message string) (what, fix, marks string) {
-	if m := unknownAnchor.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("*%s is an alias to YAML, and no anchor &%s stands before it", short(m[1]), short(m[1])),
-			`put it in quotes if it is a text: "*` + short(m[1]) + `"`, "*"
+	if unknownAnchor.MatchString(message) {
+		return "this is an alias to YAML, and no anchor of its name stands before it", "put it in quotes if it is a text", "*"
 	}
 	for _, s := range sayings {
 		if strings.Contains(message, s.message) {

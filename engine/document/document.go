@@ -75,7 +75,8 @@ type shape struct {
 	root               reflect.Type
 	formats            map[string]Format
 	rules              *validator.Validate
-	known              func() []string // the path of every key
+	known              func() []string        // the path of every key
+	open               func() map[string]bool // see Shown
 }
 
 func (g *Grammar[T]) compiled() *shape {
@@ -84,6 +85,7 @@ func (g *Grammar[T]) compiled() *shape {
 		g.shape = &shape{
 			name: g.Name, about: g.About, begin: g.Begin, root: root, formats: g.Formats, rules: rulesOf(g.Formats),
 			known: sync.OnceValue(func() []string { return knownKeys(root, "") }),
+			open:  sync.OnceValue(func() map[string]bool { return openKeys(root) }),
 		}
 	})
 	return g.shape

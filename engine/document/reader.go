@@ -27,6 +27,7 @@ type reader struct {
 	lookup  Lookup
 	preview bool // a variable that is not set is a warning
 	odd     map[*yaml.Node]bool
+	veiled  map[*yaml.Node]bool // behind an anchor, and perhaps secret
 	nodes   int
 	unknown int // keys so far
 	copied  int // bytes of JSON that free values came to
@@ -34,7 +35,7 @@ type reader struct {
 
 func newReader(file string, lookup Lookup, s *shape) *reader {
 	tree := &Tree{file: file, marks: map[string]mark{}, keys: map[string][]string{}, bad: map[string]bool{}, seen: map[spot]bool{}, looked: lookup != nil}
-	return &reader{Tree: tree, shape: s, lookup: lookup, odd: map[*yaml.Node]bool{}}
+	return &reader{Tree: tree, shape: s, lookup: lookup, odd: map[*yaml.Node]bool{}, veiled: map[*yaml.Node]bool{}}
 }
 
 // fill sets the defaults of a section and of the sections in it.

@@ -84,15 +84,21 @@ func (r *reader) scalar(used, n *yaml.Node, path string, v reflect.Value, f *fie
 	// Quotes make a text of a number, except around a variable, which needs them inside { }.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !r.marks[path].variable
 	is := func() string { return path + " is " + r.Quoted(path) }
+	mend := func(fix string) string {
+		if r.marks[path].secret {
+			return "write " + r.advice(*f) // the other may repeat the text
+		}
+		return fix
+	}
 	switch f.kind { //nolint:exhaustive // the others are no scalars
 	case kindCount:
 		if why, fix, ok := countTrouble(text, quoted, *f); !ok {
-			r.refuse(path, used, "bad-count", is()+why, fix)
+			r.refuse(path, used, "bad-count", is()+why, mend(fix))
 			return
 		}
 	case kindDuration:
 		if why, fix, ok := durationTrouble(text, *f); !ok {
-			r.refuse(path, used, "bad-duration", is()+why, fix)
+			r.refuse(path, used, "bad-duration", is()+why, mend(fix))
 			return
 		}
 	case kindSwitch:

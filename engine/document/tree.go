@@ -3,6 +3,7 @@
 package document
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -25,6 +26,8 @@ type Tree struct {
 	bad      map[string]bool     // paths that have a problem already: nothing more is said about them
 	seen     map[spot]bool
 	problems problem.List
+	alike    map[string]int // how many problems there are, by code
+	rest     map[string]int // the index of the problem that stands for those left out, by code
 	once     sync.Once
 	cut      []string // the text as lines, once they are asked for
 	looked   bool     // variables were looked up: one that is unknown is not set
@@ -112,8 +115,24 @@ func (t *Tree) Quoted(path string) string {
 	case m.variable:
 		return shown(m.raw) + ", whose value is not shown here"
 	default:
-		return shown(m.raw)
+		return shown(t.opening(m))
 	}
+}
+
+// opening is a text without quotes as far as its first line goes. The next line may be no part of it to its author,
+// but another key that lacks its colon.
+func (t *Tree) opening(m mark) string {
+	lines := t.lines()
+	if m.node == nil || m.node.Style&^yaml.TaggedStyle != 0 || m.node.Line < 1 || m.node.Line > len(lines) || strings.Contains(lines[m.node.Line-1], m.raw) {
+		return m.raw
+	}
+	cut := 0
+	for i, c := range m.raw {
+		if (c == ' ' || c == '\n') && strings.Contains(lines[m.node.Line-1], m.raw[:i]) {
+			cut = i
+		}
+	}
+	return m.raw[:cut] + "\n..."
 }
 
 // Refuse reports an error at the value of a path, after which nothing else is said about it. also is the
@@ -165,7 +184,33 @@ func (t *Tree) add(p problem.Problem) {
 	}
 	if s := (spot{p.At, p.Code, fix}); !t.seen[s] {
 		t.seen[s] = true
+		t.keep(p)
+	}
+}
+
+// maxAlike is how many problems of one kind a file may have before the rest is only counted. Nobody reads on, and
+// an endless list hides those of another kind.
+const maxAlike = 1000
+
+// keep adds a problem to the list, or to the one that stands for the rest of its kind.
+func (t *Tree) keep(p problem.Problem) {
+	if t.alike == nil {
+		t.alike, t.rest = map[string]int{}, map[string]int{}
+	}
+	t.alike[p.Code]++
+	i, standing := t.rest[p.Code]
+	switch {
+	case t.alike[p.Code] <= maxAlike:
 		t.problems = append(t.problems, p)
+	case !standing:
+		t.rest[p.Code] = len(t.problems)
+		p.Also = problem.Position{}
+		t.problems = append(t.problems, p)
+	default:
+		rest := &t.problems[i]
+		rest.More++
+		rest.What = fmt.Sprintf("%d more problems of this kind begin here and are not told one by one", rest.More+1)
+		rest.Fix = "mend those before it, and check again"
 	}
 }
 
@@ -208,7 +253,7 @@ func (t *Tree) titled(path string) string {
 	if path == "" {
 		return "the file"
 	}
-	if m, ok := t.marks[join(path, "name")]; ok && !m.variable && m.raw != "" {
+	if m, ok := t.marks[join(path, "name")]; ok && !m.variable && !m.secret && m.raw != "" {
 		return path + " (" + short(m.raw) + ")"
 	}
 	return path

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -49,7 +52,7 @@ func (d Deed) String() string {
 	case ConsumerRenamed:
 		return fmt.Sprintf("was renamed to %q %s", d.Details.To, on)
 	case ConsumerRetired:
-		return "was retired " + on + ": " + d.Details.Reason
+		return "was retired " + on + ": " + printable(d.Details.Reason)
 	default:
 		return string(d.Action) + " " + on
 	}
@@ -107,4 +110,13 @@ WHERE action LIKE 'consumer.%' ORDER BY seq`)
 	}
 	deeds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Deed])
 	return deeds, failed("read the audit", err)
+}
+
+// printable is a text of a person's in one line: what moves the cursor of a terminal or turns a text round stands in it
+// as in a Go string.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -24,8 +24,13 @@ func MayCreateDatabases(ctx context.Context, url string) (role string, may bool,
 	return role, may, failed("ask what the role may", err)
 }
 
-// DropDatabase removes a database of the server that url connects to.
+// DropDatabase removes a database of the server that url connects to, and ends the sessions in it.
 func DropDatabase(ctx context.Context, url, name string) error {
+	return onServer(ctx, url, `DROP DATABASE `+quote(name)+` WITH (FORCE)`)
+}
+
+// DropIdleDatabase removes a database that nobody is connected to.
+func DropIdleDatabase(ctx context.Context, url, name string) error {
 	return onServer(ctx, url, `DROP DATABASE `+quote(name))
 }
 
@@ -70,23 +75,6 @@ func SetUp(ctx context.Context, url, sql string) (ran bool, err error) {
 	}
 	_, err = conn.Exec(ctx, `DO $$ BEGIN EXECUTE format('COMMENT ON DATABASE %I IS %L', current_database(), '`+setUp+`'); END $$`)
 	return true, failed("note that the database is set up", err)
-}
-
-// RunScript runs SQL of the user on the database that url connects to. It is one transaction unless it says
-// otherwise.
-func RunScript(ctx context.Context, url, sql string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return Explain(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return runScript(ctx, conn, sql)
-}
-
-// runScript sends a text without arguments, so that several statements may stand in it.
-func runScript(ctx context.Context, conn *pgx.Conn, sql string) error {
-	_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-	return err
 }
 
 // onServer runs one statement on a connection of its own.

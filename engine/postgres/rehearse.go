@@ -63,9 +63,18 @@ func (e *SceneError) Error() string {
 }
 
 // Rehearse runs the rules of consumers over a scene as their rounds would, each without seeing what another
-// did, in one transaction that is never committed. An error means that no rule was run to its end: a
+// did, in one transaction that is never committed, and sequences count anew. An error means that no rule was run to its end: a
 // *SceneError, or one of the connection.
-func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Consumer) ([]Rehearsed, error) {
+func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Consumer) (answers []Rehearsed, err error) {
+	before, err := sequencesOf(ctx, s.pool, s.options.Schema)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		limited, cancel := lingering(ctx, EndGrace)
+		defer cancel()
+		err = errors.Join(err, resetSequences(limited, s.pool, before))
+	}()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("get a connection", err)
@@ -83,12 +92,21 @@ func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Con
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Rehearsed, len(consumers))
+	staged, err := sequencesOf(ctx, conn, s.options.Schema)
+	if err != nil {
+		return nil, err
+	}
+	answers = make([]Rehearsed, len(consumers))
 	for i, c := range consumers {
 		if answers[i], err = s.rehearse(ctx, conn, c, events, scene.Jobs); err != nil {
 			return nil, fmt.Errorf("rehearse consumer %q: %w", c.Name, err)
 		}
 		answers[i] = s.plainly(ctx, answers[i], c.Rule.Query)
+		if c.Rule.Kind == round.RuleHandler { // the others only read
+			if err := resetSequences(ctx, conn, staged); err != nil {
+				return nil, fmt.Errorf("rehearse consumer %q: %w", c.Name, err)
+			}
+		}
 	}
 	return answers, nil
 }

@@ -41,6 +41,7 @@ type masker struct {
 	quote  rune    // the quote that is open over the end of a line, or 0
 	block  bool    // a block scalar (| or >) is open
 	key    string  // the key that the next value belongs to
+	begun  bool    // a text without quotes has begun, and may go on in the next line
 	lost   bool    // a quote was not closed where it should have been: from here on nothing is sure
 
 	runes []rune
@@ -122,12 +123,14 @@ func (m *masker) token(at int) int {
 		return len(m.runes)
 	case len(m.flow) == 0 && (c == '-' || c == '?') && m.ends(at+1):
 		next := skip(m.runes, at+1)
+		m.begun = false
 		if next < len(m.runes) {
 			m.enclose(next, false)
 		}
 		return next
 	case c == '[' || c == '{':
 		m.flow = append(m.flow, flow{outer: m.key, mapping: c == '{'})
+		m.begun = false
 		return skip(m.runes, at+1)
 	case len(m.flow) > 0 && (c == ']' || c == '}' || c == ','):
 		return m.bracket(at)
@@ -160,6 +163,7 @@ func isBlank(c rune) bool { return c == ' ' || c == '\t' }
 // bracket closes one, or goes on to its next entry.
 func (m *masker) bracket(at int) int {
 	last := &m.flow[len(m.flow)-1]
+	m.begun = false
 	switch {
 	case m.runes[at] != ',':
 		m.key = last.outer
@@ -217,6 +221,10 @@ func (m *masker) plain(at int) int {
 		end++
 	}
 	m.value(at, end)
+	if m.begun && at == skip(m.runes, 0) {
+		m.hide(at, at+length(strings.TrimRight(string(m.runes[at:end]), " \t"))) // perhaps no part of the text, but a key that lacks its colon
+	}
+	m.begun = true
 	m.out.plain = append(m.out.plain, span{at, end})
 	return max(skip(m.runes, end), at+1)
 }
@@ -228,7 +236,7 @@ func (m *masker) named(from, end, colon int) int {
 		m.hide(from, end)
 		key = ""
 	}
-	m.key = key
+	m.key, m.begun = key, false
 	if len(m.flow) > 0 {
 		m.flow[len(m.flow)-1].keyed = true
 	} else {
