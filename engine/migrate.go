@@ -18,6 +18,7 @@ func MigrateOptions(cfg *config.Config) postgres.MigrateOptions {
 		ConsumerNames:   cfg.Names(),
 		PartitionSize:   cfg.Sync.EventLogPartitionSize,
 		PartitionsAhead: cfg.Sync.PartitionsAhead,
+		Retention:       cfg.Sync.EventRetention,
 		Environment:     cfg.Database.Environment,
 		JobsSchema:      cfg.Jobs.Schema,
 		JobsMigrate:     cfg.Jobs.Migrate,

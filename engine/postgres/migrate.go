@@ -39,6 +39,9 @@ type MigrateOptions struct {
 	// Notify says whether an appending transaction sends NOTIFY; without it, consumers wake by polling only.
 	// Nil leaves it as the database has it: on, unless somebody turned it off there.
 	Notify *bool
+	// Retention is how long events are kept at least: the engine cannot drop younger ones, whatever it is told
+	// later. 0 leaves it as the database has it: 720 hours, unless somebody changed it there.
+	Retention time.Duration
 	// Environment is written to a new installation and never changed afterwards.
 	Environment string
 	// JobsSchema is where River's tables are; JobsMigrate allows to create and migrate them. Empty: they
@@ -57,16 +60,17 @@ const (
 
 // Report is what Migrate did. A second run over the same options does nothing.
 type Report struct {
-	Owner, App   string   // the roles, with the connecting role filled in
-	Roles        []string // created
-	Schemas      []string // created
-	Migrations   []string // applied: 0002_event_log.sql
-	Jobs         []int    // versions of River that were applied to JobsSchema
-	Partitions   int      // made
-	Names        []string // of consumers, new to the database
-	Grants       []string // statements that were run
-	Instance     bool     // the installation got its identity
-	NotifyTurned string   // "on" or "off" when it changed
+	Owner, App   string        // the roles, with the connecting role filled in
+	Roles        []string      // created
+	Schemas      []string      // created
+	Migrations   []string      // applied: 0002_event_log.sql
+	Jobs         []int         // versions of River that were applied to JobsSchema
+	Partitions   int           // made
+	Names        []string      // of consumers, new to the database
+	Grants       []string      // statements that were run
+	Instance     bool          // the installation got its identity
+	NotifyTurned string        // "on" or "off" when it changed
+	RetentionSet time.Duration // when it changed
 	// Missing is what this role may not do and an administrator has to.
 	Missing []Need
 	// Notes are facts that a person should know and that stop nothing.
@@ -76,7 +80,7 @@ type Report struct {
 // Changed reports whether anything was done.
 func (r Report) Changed() bool {
 	return len(r.Roles)+len(r.Schemas)+len(r.Migrations)+len(r.Jobs)+r.Partitions+len(r.Names)+len(r.Grants) > 0 ||
-		r.Instance || r.NotifyTurned != ""
+		r.Instance || r.NotifyTurned != "" || r.RetentionSet != 0
 }
 
 // Stopped is what is missing and keeps the engine from starting.
@@ -174,7 +178,7 @@ func (m *migrator) run(ctx context.Context) error {
 	}
 	for _, step := range []func(context.Context) error{
 		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.refuseEmptyCounter, m.applyJobs,
-		m.makeInstance, m.setNotify, m.makePartitions, m.extendNames, m.grant, m.reportCounter,
+		m.makeInstance, m.setNotify, m.setRetention, m.makePartitions, m.extendNames, m.grant, m.reportCounter,
 	} {
 		if err := step(ctx); err != nil {
 			return err

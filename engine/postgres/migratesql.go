@@ -105,6 +105,9 @@ func (s *script) own() error {
 	if s.o.Notify != nil {
 		s.say("%s;\n", notifySQL(s.o.Schema, *s.o.Notify))
 	}
+	if s.o.Retention > 0 {
+		s.say("%s;\n", retentionSQL(s.o.Schema, s.o.Retention))
+	}
 	s.do(fmt.Sprintf("    PERFORM %s.make_partitions(%d, %d);", schema, s.o.PartitionSize, s.o.PartitionsAhead))
 	s.do(scriptNames(s.o.Schema, s.o.ConsumerNames))
 	return nil

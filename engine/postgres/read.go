@@ -73,10 +73,7 @@ const headerColumns = 9
 // it is a hole that must be seen. The planner has no statistics of tables with one row and guesses
 // thousands: LIMIT 1 tells it.
 func (s *Store) readStatement(need columns) readStatement {
-	system, timeline := "NULL::bigint", "NULL::bigint"
-	if s.identity && s.options.RestoreGuard {
-		system, timeline = sqlSystem, sqlTimeline
-	}
+	system, timeline := s.currentIdentity()
 	events := strings.Join(need.list(), ", ")
 	read := func(floor, bound string) string {
 		return `SELECT at.*, e.* FROM (
