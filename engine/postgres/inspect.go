@@ -28,10 +28,8 @@ type Finding struct {
 
 // InspectOptions say what is looked at.
 type InspectOptions struct {
-	MigrateOptions                 // what the database should be like; AdminURL stands in where URL does not lead in
-	URL              string        // the connection of the server process
-	StatementTimeout time.Duration // of each look; 0 is none
-	LockTimeout      time.Duration // of the wait for a table that somebody changes; 0 is none
+	MigrateOptions        // what the database should be like; AdminURL stands in where URL does not lead in
+	URL            string // the connection of the server process
 }
 
 // Inspector looks at a database and changes nothing: it reads the catalog, and asks about query rules in
@@ -64,10 +62,10 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 		return nil, err
 	}
 	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
-	i.conn, err = connectToLook(ctx, o.URL)
+	i.conn, err = connectToLook(ctx, o.URL, o.StatementTimeout)
 	if err != nil && o.AdminURL != o.URL {
 		because := err
-		if i.conn, err = connectToLook(ctx, o.AdminURL); err == nil {
+		if i.conn, err = connectToLook(ctx, o.AdminURL, o.StatementTimeout); err == nil {
 			i.unsee(false, "check it from where the engine runs", "database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because)
 		}
 	}
@@ -82,14 +80,18 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 }
 
 // connectToLook opens a connection that works through any pooler: nothing is set at its start, which PgBouncer
-// refuses, and no statement is kept for later, which another process of the server would not know.
-func connectToLook(ctx context.Context, url string) (*pgx.Conn, error) {
+// refuses, and no statement is kept for later, which another process of the server would not know. So the limit of a
+// statement is that of the wait for its answer.
+func connectToLook(ctx context.Context, url string, limit time.Duration) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, unreadableURL(err)
 	}
 	config.RuntimeParams["application_name"] = "bothy-validate"
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if limit > 0 {
+		usePatience(config, limit+replyMargin)
+	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, Explain(failed("connect to the database", err))

@@ -48,6 +48,9 @@ type MigrateOptions struct {
 	// are neither migrated nor looked at.
 	JobsSchema  string
 	JobsMigrate bool
+	// StatementTimeout and LockTimeout bound each statement that only looks, and its wait for a lock; 0 is no limit.
+	// Migrate itself waits as long as its caller lets it.
+	StatementTimeout, LockTimeout time.Duration
 	// Log gets one line per thing that is done. Nil: nowhere.
 	Log func(line string)
 }
@@ -90,7 +93,9 @@ func (r Report) Stopped() []Need { return stopping(r.Missing) }
 // while the engine and producers run, and when several processes start it at once: the others wait, and
 // then find nothing to do. What was done before an error stays done, and the next run goes on from there.
 func Migrate(ctx context.Context, o MigrateOptions) (Report, error) {
-	m, err := newMigrator(ctx, o)
+	unhurried := o
+	unhurried.StatementTimeout, unhurried.LockTimeout = 0, 0
+	m, err := newMigrator(ctx, unhurried)
 	if err != nil {
 		return Report{}, err
 	}
@@ -123,7 +128,7 @@ func newMigrator(ctx context.Context, o MigrateOptions) (*migrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connectAdmin(ctx, o.AdminURL)
+	conn, err := connectAdmin(ctx, o.AdminURL, o.StatementTimeout, o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +140,17 @@ func newMigrator(ctx context.Context, o MigrateOptions) (*migrator, error) {
 	return m, nil
 }
 
-// connectAdmin opens a connection whose statements wait for the lock as long as the caller's context
-// lets them, whatever limits the role has.
-func connectAdmin(ctx context.Context, url string) (*pgx.Conn, error) {
+// connectAdmin opens a connection whose statements, and their waits for locks, have the given limits, whatever
+// those of the role are. 0 waits as long as the caller's context lets them. A server that does not even say that a
+// limit was reached is given up soon after it.
+func connectAdmin(ctx context.Context, url string, statement, lock time.Duration) (*pgx.Conn, error) {
 	config, err := adminConfig(url)
 	if err != nil {
 		return nil, err
+	}
+	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = milliseconds(statement), milliseconds(lock)
+	if statement > 0 {
+		usePatience(config, statement+replyMargin)
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -237,13 +247,19 @@ func (m *migrator) refuseEmptyCounter(ctx context.Context) error {
 func (m *migrator) asOwner(ctx context.Context, doing string, run func(pgx.Tx) error) error {
 	return retried(ctx, func() error {
 		err := pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, `SET LOCAL ROLE `+quote(m.report.Owner)); err != nil {
+			if err := m.actAsOwner(ctx, tx); err != nil {
 				return err
 			}
 			return run(tx)
 		})
 		return failed(doing, err)
 	})
+}
+
+// actAsOwner changes over to the owner until the transaction ends.
+func (m *migrator) actAsOwner(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `SET LOCAL ROLE `+quote(m.report.Owner))
+	return err
 }
 
 // retries is how often a statement that met a busy table or another migration is tried again.

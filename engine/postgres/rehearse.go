@@ -67,7 +67,7 @@ func (e *SceneError) Error() string {
 // did, in one transaction that is never committed. An error means that no rule was run to its end: a
 // *SceneError, or one of the connection.
 func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Consumer) ([]Rehearsed, error) {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return nil, failed("get a connection", err)
 	}
