@@ -84,6 +84,41 @@ func TestConsumerRetentionLossSkipsAndLogs(t *testing.T) {
 	}
 }
 
+// What a consumer lost is recorded in the round that skips it, and told for ever, also under a later name. Only a
+// round can record it, and only what is true.
+func TestLossIsRecorded(t *testing.T) {
+	t.Parallel()
+	var log lines
+	e, db := upkeep(t, 25, &log, entry{name: "push", batch: 100})
+	age(t, db, 20)
+	abandon(t, db)
+	if err := e.DropExpired(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	app := enginetest.Connect(t, db.AppURL)
+	refused := func(sql string) {
+		t.Helper()
+		if _, err := app.Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: got no error, want one", sql)
+		}
+	}
+	const round = `BEGIN; SELECT set_config('bothy.in_round', 'push', true); `
+	refused(`SELECT bothy.record_loss('push', 1, 20)`)
+	for _, lie := range []string{"2, 20", "1, 21", "1, 0", "1, NULL"} {
+		refused(round + `SELECT bothy.record_loss('push', ` + lie + `); COMMIT`)
+		if _, err := app.Exec(t.Context(), `ROLLBACK`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantRound(t, e, "push", "lost")
+	for seq, want := range map[int64]engine.Verdict{1: engine.VerdictLost, 20: engine.VerdictLost, 21: engine.VerdictCreated} {
+		told, err := e.Why(t.Context(), seq, engine.WhyOptions{})
+		if err != nil || told.Consumers[0].Verdict != want {
+			t.Errorf("why %d: %+v, %v, want %s", seq, told.Consumers, err, want)
+		}
+	}
+}
+
 // Only whole partitions go, oldest first, and never the one with the head: the log of a quiet year keeps its
 // history.
 func TestRetentionDropsWholePartitions(t *testing.T) {

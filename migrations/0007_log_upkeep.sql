@@ -278,6 +278,27 @@ BEGIN
 END
 $bothy$;
 
+ALTER TABLE {{schema}}.audit_events DROP CONSTRAINT audit_events_action_check, ADD CONSTRAINT audit_events_action_check
+    CHECK (action IN ('consumer.created', 'consumer.renamed', 'consumer.retired', 'consumer.lost'));
+
+-- Writes down, in the round that skips them, which events a consumer lost to retention: afterwards nothing else tells
+-- them from those that it read. Only what is true can be written: the cursor stands before the first of them, and
+-- the log holds none.
+CREATE FUNCTION {{schema}}.record_loss(consumer text, first bigint, last bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $bothy$
+BEGIN
+    IF current_setting('bothy.in_round', true) IS DISTINCT FROM consumer OR (first <= last) IS NOT TRUE
+        OR NOT EXISTS (SELECT FROM {{schema}}.event_consumer_cursors c WHERE c.name = consumer AND c.last_seq = first - 1)
+        OR last > (SELECT c.seq FROM {{schema}}.event_seq c WHERE c.one)
+        OR EXISTS (SELECT FROM {{schema}}.event_log e WHERE e.seq BETWEEN first AND last) THEN
+        RAISE EXCEPTION 'consumer % did not lose the events % to %', to_json(consumer), coalesce(first::text, 'null'), coalesce(last::text, 'null')
+            USING ERRCODE = 'BT002', HINT = 'Only a round whose cursor stands before them, and that finds none of them, records it.';
+    END IF;
+    PERFORM {{schema}}.append_audit('consumer.lost', consumer, jsonb_build_object('first', first, 'last', last));
+END
+$bothy$;
+
+REVOKE ALL ON FUNCTION {{schema}}.record_loss(text, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_partition(bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_room(bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.drop_expired_partition(interval, text[], boolean, bigint, bigint) FROM PUBLIC;
