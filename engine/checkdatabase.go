@@ -23,7 +23,6 @@ import (
 func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error) {
 	inspector, err := postgres.Inspect(ctx, postgres.InspectOptions{
 		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(),
-		StatementTimeout: cfg.Database.StatementTimeout, LockTimeout: cfg.Database.LockTimeout,
 	})
 	if err != nil {
 		return nil, err
@@ -273,7 +272,7 @@ func (d *databaseCheck) poolers(ctx context.Context) error {
 	var pooled bool
 	var err error
 	if listen != "database.url" || d.barred == nil {
-		pooled, err = postgres.Pooled(ctx, database.Listen().Reveal())
+		pooled, err = postgres.Pooled(ctx, database.Listen().Reveal(), database.StatementTimeout)
 	}
 	if err != nil {
 		d.warn(listen, "not-looked-at", fmt.Sprintf("the connection for LISTEN was not made: %v", err), "check it from where the engine runs")
@@ -287,7 +286,7 @@ func (d *databaseCheck) poolers(ctx context.Context) error {
 		}
 		return nil
 	}
-	pooled, err = postgres.Pooled(ctx, database.AdminURL.Reveal())
+	pooled, err = postgres.Pooled(ctx, database.AdminURL.Reveal(), database.StatementTimeout)
 	if err != nil {
 		d.warn("database.admin_url", "not-looked-at", fmt.Sprintf("the connection of migrate was not made: %v", err), "check it from where migrate runs")
 	}

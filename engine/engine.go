@@ -53,6 +53,8 @@ type options struct {
 	observe func(name string, o Outcome)
 	tracer  pgx.QueryTracer
 	margin  time.Duration // of the wait for an answer; 0 is the store's
+
+	maintenance time.Duration // how often the log is looked after; 0 is maintenanceInterval
 }
 
 // WithLogger makes the engine log to logger. Without it, it logs nothing.

@@ -57,7 +57,8 @@ func TestWhyCreated(t *testing.T) {
 	wantRound(t, e, "archive", "processed")
 	// What another program put into the same table is not ours, and neither is another event's.
 	db.Exec(t, `INSERT INTO public.river_job (kind, args, max_attempts, tags) VALUES ('own', '{"seq": 2}', 3, '{push}'),
-	('own', '{"seq": 3, "recipient": "robin", "epoch": "e"}', 3, '{push}'), ('own', '{"n": {"seq": 2}, "recipient": "robin", "epoch": "e"}', 3, '{push}')`)
+	('own', '{"seq": 3, "recipient": "robin", "epoch": "e"}', 3, '{push}'), ('own', '{"n": {"seq": 2}, "recipient": "robin", "epoch": "e"}', 3, '{push}'),
+	('own', '{"seq": 2, "recipient": "robin", "epoch": "e"}', 3, '{other,push}')`)
 
 	x := why(t, e, 2, engine.WhyOptions{})
 	if !x.Sound() || x.Presence != engine.PresenceRetained || x.Head != 3 || x.Floor != 1 || len(x.Others) != 0 {

@@ -23,6 +23,7 @@ const (
 	ConsumerCreated Action = "consumer.created" // its cursor was made: LastSeq is where it starts
 	ConsumerRenamed Action = "consumer.renamed" // its cursor was given the name To, at LastSeq
 	ConsumerRetired Action = "consumer.retired" // its cursor, at LastSeq, was removed
+	ConsumerLost    Action = "consumer.lost"    // it skipped the events First to Last, which retention had removed
 )
 
 // Deed is one row of the audit about a consumer.
@@ -37,6 +38,8 @@ type Deed struct {
 // DeedDetails are what else is written of a deed. What does not belong to its action is left out.
 type DeedDetails struct {
 	LastSeq *int64 `json:"last_seq,omitempty"` // where the cursor stood; nil when there was none
+	First   *int64 `json:"first,omitempty"`    // the first event that was lost
+	Last    *int64 `json:"last,omitempty"`     // the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
 	To      string `json:"to,omitempty"`       // the new name
 	Reason  string `json:"reason,omitempty"`   // as the person gave it
@@ -53,6 +56,8 @@ func (d Deed) String() string {
 		return fmt.Sprintf("was renamed to %q %s", d.Details.To, on)
 	case ConsumerRetired:
 		return "was retired " + on + ": " + printable(d.Details.Reason)
+	case ConsumerLost:
+		return "lost events to retention " + on
 	default:
 		return string(d.Action) + " " + on
 	}

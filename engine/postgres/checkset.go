@@ -40,7 +40,7 @@ func (m *migrator) extendNames(ctx context.Context) error {
 // AllowNames adds names to those that a cursor may have, as the owner of the schema, and answers which
 // were new. It is what Migrate does with ConsumerNames.
 func AllowNames(ctx context.Context, ownerURL, schema string, names []string) (added []string, err error) {
-	conn, err := connectAdmin(ctx, ownerURL)
+	conn, err := connectAdmin(ctx, ownerURL, 0, 0)
 	if err != nil {
 		return nil, err
 	}

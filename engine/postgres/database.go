@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,9 +14,12 @@ func CreateDatabase(ctx context.Context, url, name string) error {
 	return onServer(ctx, url, `CREATE DATABASE `+quote(name))
 }
 
+// lookLimit bounds a question to a server that no configuration speaks of.
+const lookLimit = 10 * time.Second
+
 // MayCreateDatabases reports whether the role that url connects as may create databases, and names the role.
 func MayCreateDatabases(ctx context.Context, url string) (role string, may bool, err error) {
-	conn, err := connectToLook(ctx, url)
+	conn, err := connectToLook(ctx, url, lookLimit)
 	if err != nil {
 		return "", false, err
 	}

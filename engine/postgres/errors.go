@@ -84,6 +84,8 @@ func Explain(err error) error {
 		advice = "run `engine migrate up`"
 	case "53300":
 		advice = "the server has no free connection: lower database.pool_max_conns or raise max_connections"
+	case codeLockTimeout:
+		advice = "another session keeps a lock that this needs: pg_stat_activity shows who; run it again when that session is done"
 	case "25006":
 		advice = "the server takes no changes: connect to the primary"
 	}

@@ -28,10 +28,8 @@ type Finding struct {
 
 // InspectOptions say what is looked at.
 type InspectOptions struct {
-	MigrateOptions                 // what the database should be like; AdminURL stands in where URL does not lead in
-	URL              string        // the connection of the server process
-	StatementTimeout time.Duration // of each look; 0 is none
-	LockTimeout      time.Duration // of the wait for a table that somebody changes; 0 is none
+	MigrateOptions        // what the database should be like; AdminURL stands in where URL does not lead in
+	URL            string // the connection of the server process
 }
 
 // Inspector looks at a database and changes nothing: it reads the catalog, and asks about query rules in
@@ -65,10 +63,10 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 		return nil, err
 	}
 	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
-	i.conn, err = connectToLook(ctx, o.URL)
+	i.conn, err = connectToLook(ctx, o.URL, o.StatementTimeout)
 	if err != nil && o.AdminURL != o.URL {
 		i.barred = err
-		if i.conn, err = connectToLook(ctx, o.AdminURL); err != nil {
+		if i.conn, err = connectToLook(ctx, o.AdminURL, o.StatementTimeout); err != nil {
 			return nil, fmt.Errorf("database.url: %w; database.admin_url: %w", i.barred, err)
 		}
 		if err := i.nameApp(ctx, &o); err != nil {
@@ -102,14 +100,18 @@ func (i *Inspector) nameApp(ctx context.Context, o *InspectOptions) error {
 }
 
 // connectToLook opens a connection that works through any pooler: nothing is set at its start, which PgBouncer
-// refuses, and no statement is kept for later, which another process of the server would not know.
-func connectToLook(ctx context.Context, url string) (*pgx.Conn, error) {
+// refuses, and no statement is kept for later, which another process of the server would not know. So the limit of a
+// statement is that of the wait for its answer.
+func connectToLook(ctx context.Context, url string, limit time.Duration) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, unreadableURL(err)
 	}
 	config.RuntimeParams["application_name"] = "bothy-validate"
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if limit > 0 {
+		usePatience(config, limit+replyMargin)
+	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, unreached(err)

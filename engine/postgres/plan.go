@@ -21,6 +21,7 @@ const (
 	ChangeJobs        ChangeKind = "jobs"        // of River's tables
 	ChangeInstance    ChangeKind = "instance"    // the identity of the installation is written
 	ChangeNotify      ChangeKind = "notify"      // notifications are switched
+	ChangeRetention   ChangeKind = "retention"   // how long events are kept at least
 	ChangePartitions  ChangeKind = "partitions"  // of the event log are made
 	ChangeNames       ChangeKind = "names"       // of consumers are added to those that a cursor may have
 	ChangeGrant       ChangeKind = "grant"       // a right is given
@@ -108,6 +109,9 @@ func (s Status) contentChanges() (plan []Change) {
 	}
 	if s.want.Notify != nil && *s.want.Notify != s.Notify {
 		migrates(ChangeNotify, "turn notifications %s", onOff(*s.want.Notify))
+	}
+	if s.want.Retention != 0 && s.want.Retention != s.Retention {
+		migrates(ChangeRetention, "keep events for at least %v instead of %v", s.want.Retention, s.Retention)
 	}
 	if s.toMake > 0 {
 		migrates(ChangePartitions, "make %d %s of the event log", s.toMake, plural(s.toMake, "partition"))

@@ -75,7 +75,7 @@ func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Con
 		defer cancel()
 		err = errors.Join(err, resetSequences(limited, s.pool, before))
 	}()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return nil, failed("get a connection", err)
 	}
