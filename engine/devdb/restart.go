@@ -70,7 +70,8 @@ func (s *Server) again(ctx context.Context, old *process, signal syscall.Signal)
 	select {
 	case <-old.done:
 	case <-limited.Done():
-		return errors.Join(context.Cause(limited), old.stop())
+		stopErr := old.stop()
+		return errors.Join(fmt.Errorf("%w; its log ends with:\n%s", context.Cause(limited), tail(s.log)), stopErr)
 	}
 	tick := time.NewTicker(restartPause)
 	defer tick.Stop()
