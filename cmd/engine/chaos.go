@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -144,6 +145,9 @@ func (r *chaosRun) wreck(ctx context.Context) error {
 	err := all.Wait()
 	if ctx.Err() != nil {
 		return errors.New("interrupted before every event was verified")
+	}
+	if err != nil {
+		fmt.Fprintln(r.cmd.ErrOrStderr(), "what went wrong last:\n    "+strings.Join(r.killer.last, "\n    "))
 	}
 	return err
 }

@@ -35,11 +35,11 @@ var faults = []fault{
 	}},
 	{"session of a listener ended", true, func(k *killer, ctx context.Context) (bool, error) { return k.endSession(ctx, postgres.WakeApplication) }},
 	{"session of a producer ended", true, func(k *killer, ctx context.Context) (bool, error) { return k.endSession(ctx, producerApplication) }},
-	{"PostgreSQL restarted (fast)", true, func(k *killer, ctx context.Context) (bool, error) { return true, k.server.Restart(ctx, devdb.Fast) }},
+	{"PostgreSQL restarted (fast)", true, func(k *killer, ctx context.Context) (bool, error) { return k.restart(ctx, devdb.Fast) }},
 	{"PostgreSQL restarted (immediate)", true, func(k *killer, ctx context.Context) (bool, error) {
 		return true, k.server.Restart(ctx, devdb.Immediate)
 	}},
-	{"PostgreSQL killed (kill -9)", true, func(k *killer, ctx context.Context) (bool, error) { return true, k.server.Restart(ctx, devdb.Killed) }},
+	{"PostgreSQL killed (kill -9)", true, func(k *killer, ctx context.Context) (bool, error) { return k.restart(ctx, devdb.Killed) }},
 	{"process of PostgreSQL killed (kill -9)", true, (*killer).crashBackend},
 	{"cursor held by somebody else", false, (*killer).holdCursor},
 	{"migrated (engine migrate up)", false, (*killer).migrate},
@@ -56,20 +56,23 @@ type killer struct {
 
 	bag    []int // of faults, shuffled: each comes once before any comes again
 	struck []int // how often, by fault
+	begun  time.Time
+	last   []string // what went wrong last, with its time, for whoever looks for the reason of a failure
 }
 
 const (
 	faultPause    = 700 // milliseconds, at most, between two faults
 	sessionLimit  = 5 * time.Second
 	migratePause  = 200 * time.Millisecond
-	migrateLimit  = 20 * time.Second
+	migrateLimit  = 30 * time.Second
+	recoverLimit  = 30 * time.Second
 	shortFreeze   = 800 // milliseconds, at most
 	longestHolder = 2500
 )
 
 // run lets things go wrong until ctx ends.
 func (k *killer) run(ctx context.Context) error {
-	k.struck = make([]int, len(faults))
+	k.struck, k.begun = make([]int, len(faults)), time.Now()
 	for ctx.Err() == nil {
 		rest(ctx, time.Duration(100+k.rng.IntN(faultPause))*time.Millisecond)
 		if len(k.bag) == 0 {
@@ -80,6 +83,8 @@ func (k *killer) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		k.last = append(k.last, fmt.Sprintf("%6.2fs %s", time.Since(k.begun).Seconds(), faults[i].name))
+		k.last = k.last[max(0, len(k.last)-lastLines):]
 		// A fault is carried through, so that the end of the run finds everything on its feet.
 		struck, err := faults[i].strike(k, context.WithoutCancel(ctx))
 		if err != nil {
@@ -211,6 +216,21 @@ func (k *killer) holdCursor(ctx context.Context) (bool, error) {
 		return nil
 	})
 	return true, nil
+}
+
+// restart ends PostgreSQL and starts it again. Asked for a fast shutdown while it recovers from a crash, it would
+// do nothing for long, so it is given time to recover first.
+func (k *killer) restart(ctx context.Context, how devdb.Shutdown) (bool, error) {
+	if how == devdb.Fast {
+		err := awaitThat(ctx, recoverLimit, "PostgreSQL has recovered", func() bool {
+			_, err := postgres.Sessions(ctx, k.url)
+			return err == nil
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, k.server.Restart(ctx, how)
 }
 
 // migrate does what a release does first. PostgreSQL may be recovering: then it is tried again.

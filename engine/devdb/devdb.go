@@ -65,7 +65,7 @@ var ErrInUse = errors.New("folder is in use")
 type Server struct {
 	bin  Binaries
 	home *home
-	kept *kept // nil for a throwaway server
+	kept *kept  // nil for a throwaway server
 	log  string // path of the server's own log
 
 	// how it was started, so that it can be again

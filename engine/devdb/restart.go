@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	restartLimit = 30 * time.Second       // for the old server to end
+	restartLimit = time.Minute            // for the new server to recover and accept connections
 	restartPause = 100 * time.Millisecond // between two attempts to start it again
 )
 
@@ -60,19 +60,14 @@ func (s *Server) again(ctx context.Context, old *process, signal syscall.Signal)
 	s.mu.Lock()
 	s.proc = nil // so that the end of the old one is not that of the server
 	s.mu.Unlock()
-	keep := func() { s.mu.Lock(); defer s.mu.Unlock(); s.proc = old }
-	if err := old.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		keep()
-		return fmt.Errorf("signal to PostgreSQL: %w", err)
+	if err := old.stopFrom(signal); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.proc = old
+		return err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, restartLimit, fmt.Errorf("the old server did not end within %v", restartLimit))
+	limited, cancel := context.WithTimeoutCause(ctx, restartLimit, fmt.Errorf("the server did not come back within %v", restartLimit))
 	defer cancel()
-	select {
-	case <-old.done:
-	case <-limited.Done():
-		stopErr := old.stop()
-		return errors.Join(fmt.Errorf("%w; its log ends with:\n%s", context.Cause(limited), tail(s.log)), stopErr)
-	}
 	tick := time.NewTicker(restartPause)
 	defer tick.Stop()
 	for {
