@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // children are the processes that a process has started, with their command lines.
@@ -108,20 +107,5 @@ func TestChaosLeavesNothing(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	limit := time.NewTimer(time.Minute)
-	defer limit.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-limit.C:
-			t.Fatalf("waited too long until %s", what)
-		}
 	}
 }
