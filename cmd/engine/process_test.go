@@ -6,7 +6,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -241,5 +243,93 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		case <-limit.C:
 			t.Fatalf("waited too long until %s", what)
 		}
+	}
+}
+
+// Case 88: the first signal lets the round end in its time, the second ends the process at once. Nothing of the round is
+// there afterwards.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	e := newEngines(t, "consumers:\n  - {name: push, job: {kind: test.push}, recipients: {list: [alex, sam]}}\n", "push")
+	p := e.start(t)
+	holder := enginetest.Connect(t, e.db.AdminURL)
+	if _, err := holder.Exec(t.Context(), `BEGIN; LOCK TABLE public.river_job IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	e.db.Append(t, 3)
+	eventually(t, "the round is held up", func() bool {
+		return value(t, e.db, `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'bothy-engine' AND wait_event_type = 'Lock'`) == "true"
+	})
+	p.signal(t, syscall.SIGTERM)
+	// The handler of the first signal gives way to that of the system a moment later: until then, a further one changes nothing.
+	eventually(t, "a further signal ends it", func() bool {
+		select {
+		case err := <-p.done:
+			p.done <- err
+			return true
+		default:
+			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended meanwhile
+			return false
+		}
+	})
+	var ended *exec.ExitError
+	if err := p.ends(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM { //nolint:forcetypeassert // so it is on unix
+		t.Errorf("it ended with %v, want the signal itself:\n%s", err, p.said)
+	}
+	if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	e.start(t)
+	eventually(t, "the next engine has caught up", func() bool { return cursorIs(t, e.db, "push") == "3" })
+	wantOnce(t, e.db, "push", 3)
+}
+
+// Case 88: an engine whose database does not answer while it starts ends at the first signal.
+func TestSignalWhileItStarts(t *testing.T) {
+	t.Parallel()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	reached := make(chan net.Conn)
+	go func() {
+		defer close(reached)
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			reached <- conn
+		}
+	}()
+	file := filepath.Join(t.TempDir(), "consumers.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nconsumers:\n  - {name: push, job: {kind: test.push}, recipients: none}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binary(t), "engine"), "run", "--config", file)
+	host, port, _ := strings.Cut(silent.Addr().String(), ":")
+	cmd.Env = append(os.Environ(), "PGHOST="+host, "PGPORT="+port, "PGUSER=alex", "PGDATABASE=shop", "PGSSLMODE=disable")
+	said := &lastWords{}
+	cmd.Stderr = said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	conn := <-reached
+	defer conn.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended: // either code: it had not begun
+	case <-time.After(20 * time.Second):
+		_ = cmd.Process.Kill()
+		t.Fatalf("it did not end at the signal while it connects:\n%s", said)
+	}
+	silent.Close()
+	for conn := range reached {
+		conn.Close()
 	}
 }
