@@ -179,7 +179,7 @@ func (x *examining) stretches(c round.Consumer, span Span) (all []postgres.Stret
 			return
 		}
 		kinds := x.kinds[tag]
-		if jobs, any := x.byTag[tag]; !any || jobs.First > last || jobs.Last < span.First {
+		if jobs, found := x.byTag[tag]; !found || jobs.First > last || jobs.Last < span.First {
 			kinds = []string{} // no job of these numbers: River's table need not be read again
 		}
 		all = append(all, postgres.Stretch{Span: Span{First: span.First, Last: last}, Tag: tag, Kinds: kinds, Since: x.since()})

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -135,7 +134,7 @@ func (p *chaosEngine) launch() (*engineLife, error) {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	life := &engineLife{done: make(chan struct{})}
-	life.cmd = exec.Command(self, p.args...)
+	life.cmd = exec.Command(self, p.args...) //nolint:noctx // it is ended by signals, in good order or not
 	life.cmd.Args[0] = "engine"
 	life.cmd.Stdout, life.cmd.Stderr = &life.log, &life.log
 	life.cmd.SysProcAttr = ownGroup()
@@ -280,6 +279,3 @@ func (w *lastWords) String() string {
 	lines = lines[max(0, len(lines)-lastLines):]
 	return "    " + string(bytes.Join(lines, []byte("\n    ")))
 }
-
-// errNoFreeze is what a system without stop signals says.
-var errNoFreeze = errors.New("dev --chaos needs a system with SIGSTOP: Linux or macOS")

@@ -94,7 +94,7 @@ func (k *killer) run(ctx context.Context) error {
 			k.struck[i]++
 		}
 	}
-	return nil
+	return nil //nolint:nilerr // the time is over
 }
 
 func (k *killer) kills() (n int) {
@@ -192,7 +192,7 @@ func (k *killer) endSession(ctx context.Context, application string) (bool, erro
 		return false, nil
 	}
 	there, err := postgres.EndSession(ctx, k.url, pids[dice%len(pids)])
-	return there && err == nil, nil //nolint:nilerr // PostgreSQL is recovering from another fault
+	return there && err == nil, nil // an error: PostgreSQL is recovering from another fault
 }
 
 func (k *killer) crashBackend(ctx context.Context) (bool, error) {

@@ -4,7 +4,10 @@
 
 package main
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 // The signals of a chaos run, which there is none of on such a system.
 const (
@@ -14,6 +17,8 @@ const (
 	thaw      = syscall.Signal(-1)
 )
 
-func chaosSupported() error { return errNoFreeze }
+func chaosSupported() error {
+	return errors.New("dev --chaos needs a system with SIGSTOP: Linux or macOS")
+}
 
 func ownGroup() *syscall.SysProcAttr { return nil }

@@ -4,10 +4,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -129,11 +129,10 @@ func (p *chaosProducer) transaction(ctx context.Context) (err error) {
 			return undo(nil)
 		}
 	default: // a part of it is rolled back
-		kept := len(ids)
 		if err = add(tx, 1); err != nil {
 			break
 		}
-		kept = len(ids)
+		kept := len(ids)
 		inner, beginErr := tx.Begin(ctx)
 		if err = beginErr; err != nil {
 			break
@@ -174,13 +173,10 @@ func (p *chaosProducer) events(n int) []producer.Event {
 	events := make([]producer.Event, n)
 	for i := range events {
 		number := p.rng.IntN(100_000)
-		payload, err := json.Marshal(map[string]any{"text": fmt.Sprintf("to @robin: number %d", number), "n": number})
-		if err != nil {
-			panic(err) // a map of plain values
-		}
+		payload := fmt.Appendf(nil, `{"text": "to @robin: number %d", "n": %d}`, number, number)
 		audience := [][]string{nil, {"alex"}, {"alex", "sam"}, {"robin", "sam", "alex"}}[p.rng.IntN(4)]
 		events[i] = producer.Event{
-			Type: p.types[p.rng.IntN(len(p.types))], Resource: "order", ResourceID: fmt.Sprint(number), Audience: audience, Payload: payload,
+			Type: p.types[p.rng.IntN(len(p.types))], Resource: "order", ResourceID: strconv.Itoa(number), Audience: audience, Payload: payload,
 		}
 	}
 	return events

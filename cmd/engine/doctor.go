@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -97,7 +98,7 @@ func printDiagnosis(to io.Writer, d engine.Diagnosis) error {
 		for _, c := range d.Consumers {
 			cursor := "-"
 			if c.Cursor != nil {
-				cursor = fmt.Sprint(*c.Cursor)
+				cursor = strconv.FormatInt(*c.Cursor, 10)
 			}
 			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\n", c.Consumer, cursor, c.Events, c.Found, c.Missing, c.Doubled, c.Extra)
 		}

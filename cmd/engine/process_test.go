@@ -60,7 +60,7 @@ func (e enginesOf) start(t *testing.T) engineProcess {
 	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // the test may have ended it
-		<-p.done
+		_ = p.ends()             // it was killed
 	})
 	eventually(t, "the engine has begun", func() bool {
 		select {
@@ -99,23 +99,24 @@ func value(t *testing.T, db *enginetest.DB, sql string) string {
 	return got
 }
 
-// wantOnce checks that every event has the jobs of alex and sam once, that there are no others, and that the cursor is at the
-// head.
-func wantOnce(t *testing.T, db *enginetest.DB, name string, events int) {
+// wantOnce checks that the consumer push has the jobs of alex and sam once for every event, and no others, and that its cursor
+// is at the head.
+func wantOnce(t *testing.T, db *enginetest.DB, events int) {
 	t.Helper()
+	const name = "push"
 	got := value(t, db, fmt.Sprintf(`SELECT count(*), count(DISTINCT (args ->> 'seq', args ->> 'recipient')), count(DISTINCT args ->> 'seq'), min((args ->> 'seq')::int), max((args ->> 'seq')::int)
 FROM public.river_job WHERE '%s' = ANY (tags) AND args ->> 'recipient' IN ('alex', 'sam')`, name))
 	if want := fmt.Sprintf("%d|%d|%d|1|%d", 2*events, 2*events, events, events); got != want {
 		t.Errorf("consumer %s: jobs, distinct ones, events, first and last are %s, want %s", name, got, want)
 	}
-	if got := cursorIs(t, db, name); got != fmt.Sprint(events) {
+	if got := cursorIs(t, db); got != fmt.Sprint(events) {
 		t.Errorf("consumer %s: the cursor is at %s, want %d", name, got, events)
 	}
 }
 
-func cursorIs(t *testing.T, db *enginetest.DB, name string) string {
+func cursorIs(t *testing.T, db *enginetest.DB) string {
 	t.Helper()
-	return value(t, db, `SELECT last_seq FROM bothy.event_consumer_cursors WHERE name = '`+name+`'`)
+	return value(t, db, `SELECT last_seq FROM bothy.event_consumer_cursors WHERE name = 'push'`)
 }
 
 // An engine that is killed or frozen in a round, wherever in it, costs no job and makes none twice, and another engine goes
@@ -151,14 +152,14 @@ func TestEngineKilledInARound(t *testing.T) {
 					t.Fatal(err)
 				}
 				other := e.start(t)
-				eventually(t, "the other engine has caught up", func() bool { return cursorIs(t, e.db, "push") == fmt.Sprint(events) })
+				eventually(t, "the other engine has caught up", func() bool { return cursorIs(t, e.db) == fmt.Sprint(events) })
 				if fault == "frozen" {
 					victim.signal(t, syscall.SIGCONT)
 					e.db.Append(t, 1)
-					eventually(t, "both go on", func() bool { return cursorIs(t, e.db, "push") == fmt.Sprint(events+1) })
-					wantOnce(t, e.db, "push", events+1)
+					eventually(t, "both go on", func() bool { return cursorIs(t, e.db) == fmt.Sprint(events+1) })
+					wantOnce(t, e.db, events+1)
 				} else {
-					wantOnce(t, e.db, "push", events)
+					wantOnce(t, e.db, events)
 				}
 				for _, p := range []engineProcess{victim, other} {
 					if p.cmd == victim.cmd && fault == "killed" {
@@ -182,7 +183,7 @@ func TestRollingUpgrade(t *testing.T) {
 	e := newEngines(t, "consumers:\n  - {name: push, batch: 5, job: {kind: test.push}, recipients: {list: [alex, sam]}}\n", "push")
 	before := e.start(t)
 	e.db.Append(t, 40)
-	eventually(t, "the engine works", func() bool { return cursorIs(t, e.db, "push") == "40" })
+	eventually(t, "the engine works", func() bool { return cursorIs(t, e.db) == "40" })
 
 	events := 40
 	for i, sql := range []string{
@@ -193,22 +194,22 @@ func TestRollingUpgrade(t *testing.T) {
 		e.db.Exec(t, sql, pgx.QueryExecModeSimpleProtocol)
 		e.db.Append(t, 20)
 		events += 20
-		eventually(t, fmt.Sprintf("the engine goes on after step %d of the migration", i+1), func() bool { return cursorIs(t, e.db, "push") == fmt.Sprint(events) })
+		eventually(t, fmt.Sprintf("the engine goes on after step %d of the migration", i+1), func() bool { return cursorIs(t, e.db) == fmt.Sprint(events) })
 	}
 	after := e.start(t)
 	for range 10 {
 		e.db.Append(t, 10)
 		events += 10
 	}
-	eventually(t, "both go on", func() bool { return cursorIs(t, e.db, "push") == fmt.Sprint(events) })
+	eventually(t, "both go on", func() bool { return cursorIs(t, e.db) == fmt.Sprint(events) })
 	before.signal(t, syscall.SIGTERM)
 	if err := before.ends(); err != nil {
 		t.Errorf("the engine from before ended with %v:\n%s", err, before.said)
 	}
 	e.db.Append(t, 10)
 	events += 10
-	eventually(t, "the engine that is left goes on", func() bool { return cursorIs(t, e.db, "push") == fmt.Sprint(events) })
-	wantOnce(t, e.db, "push", events)
+	eventually(t, "the engine that is left goes on", func() bool { return cursorIs(t, e.db) == fmt.Sprint(events) })
+	wantOnce(t, e.db, events)
 	for name, p := range map[string]engineProcess{"before": before, "after": after} {
 		// one round of each connection may meet a plan of before; it is done again, and no page goes out for more
 		if n := strings.Count(p.said.String(), "event consumer round failed"); n > 2 {
@@ -220,14 +221,14 @@ func TestRollingUpgrade(t *testing.T) {
 	e.db.Exec(t, `INSERT INTO bothy.schema_migration (version, name, oldest_binary) VALUES (10000, 'made_up_too', 10000)`)
 	e.db.Append(t, 10)
 	events += 10
-	eventually(t, "the engine that runs goes on", func() bool { return cursorIs(t, e.db, "push") == fmt.Sprint(events) })
+	eventually(t, "the engine that runs goes on", func() bool { return cursorIs(t, e.db) == fmt.Sprint(events) })
 	tooOld := exec.CommandContext(t.Context(), filepath.Join(e.bin, "engine"), "run", "--config", e.file)
 	tooOld.Env = append(os.Environ(), databaseVariable+"="+e.db.AppURL)
 	out, err := tooOld.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "this engine is too old for the database") {
 		t.Errorf("an engine that is too old: %v\n%s", err, out)
 	}
-	wantOnce(t, e.db, "push", events)
+	wantOnce(t, e.db, events)
 }
 
 // eventually waits for a condition.
@@ -280,8 +281,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.start(t)
-	eventually(t, "the next engine has caught up", func() bool { return cursorIs(t, e.db, "push") == "3" })
-	wantOnce(t, e.db, "push", 3)
+	eventually(t, "the next engine has caught up", func() bool { return cursorIs(t, e.db) == "3" })
+	wantOnce(t, e.db, 3)
 }
 
 // Case 88: an engine whose database does not answer while it starts ends at the first signal.
@@ -323,7 +324,8 @@ func TestSignalWhileItStarts(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
-	case <-ended: // either code: it had not begun
+	case err := <-ended: // with either code: it had not begun
+		t.Logf("it ended with %v", err)
 	case <-time.After(20 * time.Second):
 		_ = cmd.Process.Kill()
 		t.Fatalf("it did not end at the signal while it connects:\n%s", said)
