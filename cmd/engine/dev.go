@@ -22,6 +22,9 @@ import (
 type devFlags struct {
 	config, events, data, setup string
 	once                        bool
+	chaos                       bool
+	duration                    time.Duration // of chaos
+	seed                        int64         // of chaos; 0 is a random one
 }
 
 func devCommand(env lookupEnv) *cobra.Command {
@@ -36,11 +39,16 @@ every event must have its jobs exactly once.
 With --once it ends when every event is processed; otherwise it goes on until it is interrupted, and you
 append with engine events append. Nothing of it remains, unless --data names a folder that keeps it.
 
+With --chaos it tries to break the promise instead: two engines and several producers work while engines and
+PostgreSQL are killed, frozen and restarted, and sessions ended, in the order of a seed. At the end everything
+has to be processed, and every event is verified.
+
 When BOTHY_TEST_SERVER_URL is set, no server is started: dev makes a database of its own on that server and
 drops it at the end. A server that the configuration names is refused there. dev uses no other database.`,
 		Example: `  engine dev --once
   engine dev --once --events events.jsonl
-  engine dev --data ./dev-database --setup tables.sql`,
+  engine dev --data ./dev-database --setup tables.sql
+  engine dev --chaos --for 60s`,
 		Args: arguments(),
 	}
 	var f devFlags
@@ -49,13 +57,51 @@ drops it at the end. A server that the configuration names is refused there. dev
 	cmd.Flags().StringVar(&f.events, "events", "", "append the CloudEvents of `FILE` instead of the sample")
 	cmd.Flags().StringVar(&f.data, "data", "", "keep the database in `DIR` from one run to the next")
 	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` on the new database, instead of making the table that the shipped consumers.yaml asks")
+	cmd.Flags().BoolVar(&f.chaos, "chaos", false, "kill, freeze and restart things on the way, and verify every event")
+	cmd.Flags().DurationVar(&f.duration, "for", time.Minute, "with --chaos: how long things go wrong")
+	cmd.Flags().Int64Var(&f.seed, "seed", 0, "with --chaos: the `NUMBER` that decides what goes wrong in which order (default a random one)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkChaos(cmd, f, env); err != nil {
+			return err
+		}
+		if f.chaos {
+			return chaos(cmd, f, env)
+		}
 		if server, _ := env(serverVariable); server != "" && f.data != "" {
 			return usagef("--data keeps a private database, and %s asks for another server: use one of them", serverVariable)
 		}
 		return dev(cmd, f, env)
 	}
 	return cmd
+}
+
+// checkChaos refuses flags that do not go together.
+func checkChaos(cmd *cobra.Command, f devFlags, env lookupEnv) error {
+	for _, name := range []string{"for", "seed"} {
+		if !f.chaos && cmd.Flags().Changed(name) {
+			return usagef("--%s needs --chaos", name)
+		}
+	}
+	if !f.chaos {
+		return nil
+	}
+	for _, name := range []string{"once", "events", "data"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("--chaos has events and a database of its own: leave out --%s", name)
+		}
+	}
+	if server, _ := env(serverVariable); server != "" {
+		return usagef("--chaos kills PostgreSQL, and %s names one that is not its own: unset it", serverVariable)
+	}
+	switch {
+	case f.config == "-":
+		return usagef("--chaos starts engines that read the configuration too: name a file with --config")
+	case f.duration <= 0:
+		return usagef("--for is %v: write a duration above 0, such as 60s", f.duration)
+	case f.seed < 0:
+		return usagef("--seed is %d: write a number from 1", f.seed)
+	}
+	return nil
 }
 
 // databaseVariable is what the configuration that init writes expands to the address of the real database. dev

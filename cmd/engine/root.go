@@ -109,6 +109,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 	root.AddCommand(
 		initCommand(),
 		devCommand(env),
+		chaosEngineCommand(env),
 		validateCommand(env),
 		testCommand(env),
 		configCommand(env),
@@ -120,6 +121,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		statusCommand(env),
 		consumersCommand(env),
 		whyCommand(env),
+		doctorCommand(env),
 		postgresCommand(),
 		versionCommand(),
 	)
