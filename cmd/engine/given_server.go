@@ -26,7 +26,7 @@ func givenServer(env lookupEnv, avoid []string) (string, error) {
 	if at == "" {
 		return "", fmt.Errorf("%s is no address of a database\nfix: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, or unset it to use a private server", serverVariable)
 	}
-	if slices.ContainsFunc(avoid, func(real string) bool { return postgres.SameServer(given, real) }) {
+	if slices.ContainsFunc(avoid, func(other string) bool { return postgres.SameServer(given, other) }) {
 		return "", fmt.Errorf("%s names %s, the server of the configuration: roles and settings that a setup makes would stay there\nfix: unset it to use a private server, or name another one", serverVariable, at)
 	}
 	return given, nil

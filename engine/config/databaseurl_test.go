@@ -74,7 +74,7 @@ func TestDatabaseURLRefused(t *testing.T) {
 // A parameter that is one slip away from a known one is told by the known one.
 func TestMisspelledParameter(t *testing.T) {
 	for text, want := range map[string]string{
-		"postgres://h/db?sslmod=require": "sslmode", "host=x pasword=y": "password", "Host=x": "host", "host=x aplication_name=y": "application_name",
+		"postgres://h/db?sslmod=require": "sslmode", "host=x pasword=y": "password", "Host=x": "host", "host=x application_nme=y": "application_name",
 		"host=x searchpath=y": "search_path", "host=x usr=y": "user", "host=x dbnme=y": "dbname",
 		"host=x statement_timeout=5s": "", "host=x zzz=y": "", "host=x": "", "$X": "", "host=x shop.pasword=1": "",
 	} {
