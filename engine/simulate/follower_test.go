@@ -50,7 +50,7 @@ func newFollower(t *testing.T, w *world) *follower {
 	}
 	f.exec(f.admin, `DO $$ DECLARE child text; BEGIN
 	FOR child IN SELECT name FROM bothy.event_log_partitions() LOOP EXECUTE format('DROP TABLE bothy.%I', child); END LOOP; END $$`)
-	f.exec(f.admin, `UPDATE bothy.event_seq SET upper_bound = 1`)
+	f.exec(f.admin, `UPDATE bothy.event_seq SET upper_bound = 1, retention = '1 hour'`)
 	f.exec(f.admin, `SELECT bothy.make_partitions($1, 12)`, partition)
 	f.exec(f.admin, `CREATE TABLE lost AS SELECT * FROM bothy.event_log`)
 	f.exec(f.admin, `SET lock_timeout = '10s'`) // the model says that nothing waits
@@ -148,12 +148,14 @@ func (f *follower) follow(c choice) {
 	f.compare()
 }
 
-// retain makes the events of the oldest partition old, and lets retention take it.
+// retain makes the events of the oldest partition old, also seen from consumers that have still to read it, and lets
+// retention take it.
 func (f *follower) retain() {
 	f.t.Helper()
 	f.exec(f.admin, `UPDATE bothy.event_log SET occurred_at = now() - interval '2 hours' WHERE seq <= $1`, f.w.db.now.dropped)
+	f.exec(f.admin, `UPDATE bothy.event_log_hold SET since = clock_timestamp() - interval '2 hours', seen = clock_timestamp()`)
 	var first, last *int64
-	err := f.admin.QueryRow(f.t.Context(), `SELECT first, last FROM bothy.drop_expired_partition('1 hour')`).Scan(&first, &last)
+	err := f.admin.QueryRow(f.t.Context(), `SELECT first, last FROM bothy.drop_expired_partition('1 hour', '{}', false, NULL, NULL) WHERE dropped`).Scan(&first, &last)
 	if err != nil || first == nil || *first != f.dropped+1 || *last != f.w.db.now.dropped {
 		f.report("retention", "the server dropped %v to %v (%v), the model %d to %d", first, last, err, f.dropped+1, f.w.db.now.dropped)
 	}
