@@ -159,7 +159,7 @@ func connectAdmin(ctx context.Context, url string, statement, lock time.Duration
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, Explain(failed("connect to the database", err))
+		return nil, connecting(err)
 	}
 	return conn, nil
 }

@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
 		pool.Close()
-		return nil, failed("connect to the database", Explain(err))
+		return nil, connecting(err)
 	}
 	if s.simple = s.oneStatement == pgx.QueryExecModeSimpleProtocol; s.simple {
 		s.oneStatement = pgx.QueryExecModeDescribeExec // inside a transaction it is safe through any pooler
@@ -109,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	_, err = pool.Exec(ctx, `SELECT set_config('client_connection_check_interval', '2s', true)`)
 	if s.checked = err == nil; err != nil && sqlState(err) == "" {
 		pool.Close()
-		return nil, failed("connect to the database", err)
+		return nil, connecting(err)
 	}
 	return s, nil
 }
