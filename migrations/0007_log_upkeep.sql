@@ -172,7 +172,7 @@ $bothy$;
 
 -- Moves what transaction own staged, from ord on, into the log; the first gets the number after before.
 CREATE FUNCTION {{schema}}.move_staged(own xid8, ord bigint, before bigint) RETURNS void
-LANGUAGE plpgsql AS $bothy$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $bothy$
 BEGIN
     WITH moved AS (
         DELETE FROM {{schema}}.event_stage s WHERE s.xid = own AND s.ord >= move_staged.ord
@@ -188,7 +188,7 @@ $bothy$;
 -- The same for numbers whose partitions this session may have missed: it looks again when it finds none. That
 -- costs a subtransaction, so it is not the common way.
 CREATE FUNCTION {{schema}}.move_unsettled(own xid8, ord bigint, before bigint) RETURNS void
-LANGUAGE plpgsql AS $bothy$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $bothy$
 DECLARE
     tries integer := 0;
 BEGIN

@@ -59,6 +59,11 @@ func (e enginesOf) start(t *testing.T) engineProcess {
 	}
 	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("engine %d said:\n%s\nsessions:\n%s", p.cmd.Process.Pid, p.said, value(t, e.db, `
+				SELECT string_agg(concat_ws(' ', pid, application_name, state, wait_event_type, wait_event, pg_blocking_pids(pid), now() - xact_start, left(query, 200)), E'\n')
+				FROM pg_stat_activity WHERE datname = current_database()`))
+		}
 		_ = p.cmd.Process.Kill() // the test may have ended it
 		_ = p.ends()             // it was killed
 	})
