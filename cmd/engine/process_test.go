@@ -33,7 +33,7 @@ type enginesOf struct {
 func newEngines(t *testing.T, sections string, names ...string) enginesOf {
 	t.Helper()
 	e := enginesOf{db: enginetest.New(t, enginetest.WithConsumers(names...)), bin: binary(t), file: filepath.Join(t.TempDir(), "consumers.yaml")}
-	text := "version: 1\ndatabase: {url: '${BOTHY_DATABASE_URL}', statement_timeout: 10s, idle_in_tx_timeout: 500ms}\nconsumer: {poll_interval: 50ms}\n" + sections
+	text := "version: 1\ndatabase: {url: '${BOTHY_DATABASE_URL}', statement_timeout: 5s, idle_in_tx_timeout: 500ms}\nconsumer: {poll_interval: 50ms}\n" + sections
 	if err := os.WriteFile(e.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
