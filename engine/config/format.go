@@ -3,7 +3,9 @@
 package config
 
 import (
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -91,6 +93,12 @@ var formats = map[string]document.Format{
 		Code: "bad-path", Example: "/run/secrets/database_url",
 		Fix:     "write the path of a file",
 		Trouble: filePath,
+	},
+	"listen_address": {
+		Code: "bad-listen", Example: "127.0.0.1:9464",
+		Pattern: `^[^/\s]*:[0-9]{1,5}$`,
+		Fix:     "write HOST:PORT, such as 127.0.0.1:9464, or :9464 for every interface",
+		Trouble: listenAddress,
 	},
 	"rule_query": {
 		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
@@ -261,6 +269,24 @@ func databaseURL(text string) (why, fix string) {
 	if _, err := url.Parse("postgres://" + authority[:at] + hosts + tail); err != nil {
 		// The error holds the text, and the text may hold a password.
 		return "which cannot be read as a URL", "percent-encode the characters % : / ? # [ ] @ in user and password"
+	}
+	return "", ""
+}
+
+// listenAddress takes what net.Listen takes, without looking a name up.
+func listenAddress(text string) (why, fix string) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		if strings.Contains(text, "://") {
+			return "which is a URL and no address", ""
+		}
+		return "which is not a host and a port", ""
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || port != strconv.FormatUint(n, 10) {
+		return "whose port is not a number from 0 to 65535", ""
+	}
+	if strings.ContainsFunc(host, func(c rune) bool { return unicode.IsSpace(c) || c == '/' || c == '@' }) {
+		return "whose host cannot be one", ""
 	}
 	return "", ""
 }
