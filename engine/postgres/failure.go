@@ -99,6 +99,8 @@ const (
 	codeCancelled         = "57014" // statement_timeout, among others
 	codeOutOfMemory       = "53200"
 	codeLimitExceeded     = "53400" // temp_file_limit
+
+	codeTooManyConnections = "53300"
 )
 
 // sqlState is the SQLSTATE of an error, or "" when it did not come from the server.
