@@ -22,12 +22,12 @@ func (e *Engine) maintain(ctx context.Context) {
 	ticker := time.NewTicker(maintenanceInterval)
 	defer ticker.Stop()
 	ahead := edge{
-		logger: e.options.logger,
-		fails:  "event log partitions not made ahead", again: "event log partitions made ahead again",
+		logger: e.options.logger, outage: e.outage.begins,
+		fails: "event log partitions not made ahead", again: "event log partitions made ahead again",
 	}
 	expired := edge{
-		logger: e.options.logger,
-		fails:  "event log partitions older than sync.event_retention not dropped", again: "event log partitions dropped again",
+		logger: e.options.logger, outage: e.outage.begins,
+		fails: "event log partitions older than sync.event_retention not dropped", again: "event log partitions dropped again",
 	}
 	expired.record(ctx, e.dropExpired(ctx))
 	var last time.Time
@@ -59,6 +59,7 @@ func (e *Engine) dropExpired(ctx context.Context) error {
 // edge logs when something that is done again and again begins to fail, and when it no longer does.
 type edge struct {
 	logger       *slog.Logger
+	outage       func(context.Context) bool // what fails meanwhile is told elsewhere
 	fails, again string
 	failing      bool
 }
@@ -66,6 +67,7 @@ type edge struct {
 func (g *edge) record(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil: // a stop is no incident
+	case err != nil && !g.failing && g.outage(ctx):
 	case err != nil && !g.failing:
 		g.failing = true
 		g.logger.WarnContext(ctx, g.fails, slog.String("error.type", errorType(err)))
