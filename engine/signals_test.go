@@ -266,7 +266,7 @@ func TestStoppedDatabase(t *testing.T) {
 			t.Errorf("the page has no %s\n%s", want, page)
 		}
 	}
-	for _, gone := range []string{"bothy_event_consumer_pending_age_seconds{", "bothy_event_log_head"} {
+	for _, gone := range []string{"bothy_event_consumer_pending_age_seconds{", "\nbothy_event_log_head "} {
 		if strings.Contains(page, gone) {
 			t.Errorf("the page still has %s", gone)
 		}
