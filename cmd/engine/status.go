@@ -70,7 +70,7 @@ Numbers that are not known are null.`,
 			return watching(cmd.Context(), *every, look)
 		})
 		if *watch && cmd.Context().Err() != nil {
-			return nil // an interrupt is how watching ends, also while it connects
+			return nil //nolint:nilerr // an interrupt is how watching ends, also while it connects
 		}
 		return err
 	}

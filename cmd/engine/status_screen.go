@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 )
@@ -79,7 +80,7 @@ func (s status) write(to io.Writer, ages bool) error {
 		}
 		pending := "no cursor yet"
 		if c.Cursor != nil {
-			cursor, lag, pending = fmt.Sprint(*c.Cursor), fmt.Sprint(*c.Lag), "-"
+			cursor, lag, pending = strconv.FormatInt(*c.Cursor, 10), strconv.FormatInt(*c.Lag, 10), "-"
 			if *c.Lag > 0 {
 				pending = "waits"
 				if ages {

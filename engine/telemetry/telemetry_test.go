@@ -195,14 +195,14 @@ func TestDatabaseSeriesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := signals(t)
 		const lag, age, observed = `bothy_event_consumer_lag{bothy_consumer_name="push"}`, `bothy_event_consumer_pending_age_seconds{bothy_consumer_name="push"}`, `bothy_observation_age_seconds`
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		page := scrape(t, s, "")
 		wantSample(t, page, lag, "")
 		wantSample(t, page, observed, "1")
 		work(t, s)
-		time.Sleep(fresh - time.Millisecond)
+		<-time.After(fresh - time.Millisecond)
 		wantSample(t, scrape(t, s, ""), lag, "4")
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		page = scrape(t, s, "")
 		for _, series := range []string{lag, age, "bothy_event_log_head", "bothy_event_log_headroom", "bothy_database_clock_drift_seconds"} {
 			wantSample(t, page, series, "")
@@ -223,7 +223,7 @@ func TestSinceSuccess(t *testing.T) {
 		wantSample(t, scrape(t, s, ""), series, "")
 		for _, step := range []struct{ end, want string }{{"gap", "1"}, {"gap", "2"}, {"idle", "1"}, {"locked", "2"}} {
 			s.Round(t.Context(), telemetry.Round{Consumer: "push", End: step.end})
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			wantSample(t, scrape(t, s, ""), series, step.want)
 		}
 	})
