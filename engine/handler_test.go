@@ -146,9 +146,8 @@ func TestRuleIsOneStatement(t *testing.T) {
 	e := open(t, cfg)
 	ensure(t, e)
 	db.Append(t, 1)
-	found, err := e.Store().CheckRule(t.Context(), several)
-	if err != nil || len(found) != 1 || !strings.Contains(found[0].What, "not a query that PostgreSQL accepts") {
-		t.Errorf("CheckRule = %v, %v; want it refused", found, err)
+	if found, err := e.Store().CheckRule(t.Context(), several); err != nil || len(found) != 1 || !strings.Contains(found[0].What, "not a query that PostgreSQL accepts") {
+		t.Errorf("CheckRule = %+v, %v, want it refused", found, err)
 	}
 	wantRound(t, e, "push", "failed")
 	var there bool

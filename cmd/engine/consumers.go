@@ -239,33 +239,48 @@ The reason is kept in the audit, with the place where the consumer stood.
 
 retire refuses while the consumer has events still to see, and says how many; --force gives them up. It works
 as database.admin_url, in one transaction, and waits up to database.lock_timeout for a round of the consumer
-to end. It cannot be undone: declared again, the consumer starts at the head. Run again, it finds nothing to
-do.`,
+to end. It cannot be undone: declared again, the consumer starts at the head. It says what it is about to do
+and asks, unless --yes is given. Run again, it finds nothing to do.`,
 		Example: `  engine consumers retire push --reason "replaced by notify"
   engine consumers retire push --reason "the mail provider is gone" --dry-run
-  engine consumers retire push --reason "the mail provider is gone" --force`,
+  engine consumers retire push --reason "the mail provider is gone" --force --yes`,
 		Args: arguments("NAME"),
 	}
 	path := configFlag(cmd)
 	reason := cmd.Flags().String("reason", "", "why, for the audit: `TEXT`")
 	force := cmd.Flags().Bool("force", false, "give up the events that it has still to see")
+	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	dry := cmd.Flags().Bool("dry-run", false, "say what would be done, and do nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if strings.TrimSpace(*reason) == "" {
+		switch {
+		case strings.TrimSpace(*reason) == "":
 			return usagef("%s needs --reason TEXT: it is kept in the audit", cmd.CommandPath())
+		case *path == "-" && !*yes && !*dry:
+			return usagef("the configuration and the answer cannot both be standard input: add --yes")
 		}
 		cfg, err := loadConfig(cmd, *path, env)
 		if err != nil {
 			return err
 		}
-		options := changing(cmd)
-		options.DryRun = *dry
-		name := args[0]
-		change, err := engine.RetireConsumer(cmd.Context(), cfg, name, *reason, *force, options)
+		name, out := args[0], cmd.OutOrStdout()
+		if !*yes || *dry {
+			change, err := engine.RetireConsumer(cmd.Context(), cfg, name, *reason, *force, engine.ChangeOptions{DryRun: true})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(out, retired(name, change, true))
+			if *dry || change.Note != "" {
+				return nil
+			}
+			if err := confirm(cmd); err != nil {
+				return err
+			}
+		}
+		change, err := engine.RetireConsumer(cmd.Context(), cfg, name, *reason, *force, changing(cmd))
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), retired(name, change, *dry))
+		fmt.Fprintln(out, retired(name, change, false))
 		return nil
 	}
 	return cmd

@@ -39,7 +39,7 @@ func initCommand() *cobra.Command {
   consumers.test.yaml    what it has to do, for engine test
   consumers.schema.json  with which an editor completes and checks consumers.yaml
   the CI step            runs engine validate and engine test; it belongs to the folder that holds .git,
-                         and stands in .github/workflows or .gitlab there
+                         and stands in .github/workflows or .gitlab there (named after DIR, where that is below)
 
 It overwrites nothing: when one of them exists, it writes none.`,
 		Example: `  engine init
@@ -96,13 +96,17 @@ func firstFiles(dir, ci string) ([]newFile, error) {
 		return nil, err
 	}
 	var step string
+	name := "consumers.yaml"
+	if below != "." { // each service of a repository has a step of its own
+		name = "consumers-" + strings.ReplaceAll(filepath.ToSlash(below), "/", "-") + ".yaml"
+	}
 	switch ci {
 	case ciNone:
 		return files, nil
 	case ciGitHub:
-		step = filepath.Join(".github", "workflows", "consumers.yaml")
+		step = filepath.Join(".github", "workflows", name)
 	case ciGitLab:
-		step = filepath.Join(".gitlab", "consumers.yaml")
+		step = filepath.Join(".gitlab", name)
 	default:
 		return nil, usagef("--ci is %q: write %s, %s or %s", ci, ciGitHub, ciGitLab, ciNone)
 	}
@@ -145,7 +149,7 @@ func writeNew(files []newFile) error {
 		}
 	}
 	if len(there) > 0 {
-		return fmt.Errorf("%s is there already, and nothing was written: move it away, or name another folder with --dir", strings.Join(there, " and "))
+		return fmt.Errorf("nothing was written, since there is already: %s; move what is yours away, or name another folder with --dir", strings.Join(there, ", "))
 	}
 	for i, f := range files {
 		if err := writeOne(f); err != nil {

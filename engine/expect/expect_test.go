@@ -244,6 +244,20 @@ func TestAssign(t *testing.T) {
 	}
 }
 
+// A slip is shown beside the job that has it, whatever the order.
+func TestClosest(t *testing.T) {
+	job := func(recipient, queue string, attempts int) Job {
+		return Job{Consumer: "push", Kind: "a.b", Queue: queue, Recipient: recipient, MaxAttempts: attempts}
+	}
+	want := []wanted{{Job: job("lee", "mail", 5)}, {Job: job("kim", "male", 6)}, {Job: job("sam", "mail", 5)}}
+	got := []Job{job("kim", "mail", 5), job("sma", "mail", 5)}
+	pairs := closest(want, []int{0, 1, 2}, got, []bool{true, true})
+	// kim is kim in spite of two slips; the other job is like lee and like sam, and the first of them has it
+	if diff := cmp.Diff(map[int]int{1: 0, 0: 1}, pairs); diff != "" {
+		t.Errorf("closest(%v, %v) (-want +got):\n%s", want, got, diff)
+	}
+}
+
 // The text of a job is read back as the job, whatever its recipient.
 func TestShapeText(t *testing.T) {
 	for recipient, want := range map[string]string{

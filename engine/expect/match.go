@@ -132,16 +132,12 @@ func assign(want []wanted, got []Job) []int {
 func (t *test) diff(missing []int, unexpected []bool, got []Job) []string {
 	var out []string
 	shape := t.shape()
+	pairs := closest(t.jobs, missing, got, unexpected)
 	for _, i := range missing {
 		w := t.jobs[i]
 		out = append(out, fmt.Sprintf("- %s   # line %d", shape.text(w.Job), w.at.Line))
-		near := -1
-		for j := range got {
-			if unexpected[j] && like(w, got[j]) && (near < 0 || len(w.differs(got[j])) < len(w.differs(got[near]))) {
-				near = j
-			}
-		}
-		if near < 0 {
+		near, ok := pairs[i]
+		if !ok {
 			continue
 		}
 		unexpected[near] = false
@@ -158,6 +154,43 @@ func (t *test) diff(missing []int, unexpected []bool, got []Job) []string {
 		out = append(out, "+ "+shape.text(j))
 	}
 	return out
+}
+
+// closest pairs missing jobs with unexpected ones that are like them, the most alike first, so that a slip is
+// shown beside the job that has it.
+func closest(want []wanted, missing []int, got []Job, unexpected []bool) map[int]int {
+	type pair struct{ missing, got, distance int }
+	var all []pair
+	for _, i := range missing {
+		for j := range got {
+			if unexpected[j] && like(want[i], got[j]) {
+				all = append(all, pair{i, j, want[i].distance(got[j])})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b pair) int { return cmp.Compare(a.distance, b.distance) })
+	pairs, taken := map[int]int{}, map[int]bool{}
+	for _, p := range all {
+		if _, has := pairs[p.missing]; !has && !taken[p.got] {
+			pairs[p.missing], taken[p.got] = p.got, true
+		}
+	}
+	return pairs
+}
+
+// distance is how unlike a job is. Who it is for, and of what, says which job it is; the rest is how it is done.
+func (w wanted) distance(got Job) int {
+	const other = 10 // more than all the rest together
+	total := 0
+	for _, field := range w.differs(got) {
+		switch field {
+		case "recipient", "event", "kind":
+			total += other
+		default:
+			total++
+		}
+	}
+	return total
 }
 
 // like reports whether a job may be the wanted one with a slip in it.

@@ -124,7 +124,7 @@ func (tx *Tx) queryBatch(ctx context.Context, sql string, args []any, seqs []int
 	batch.Queue(sqlReadOnly)
 	batch.Queue(sql, args...)
 	batch.Queue(sqlBackToSavepoint)
-	batch.Queue(sqlUnlockSession)
+	batch.Queue(tx.store.sqlAfterRule(), seqs[0], seqs[len(seqs)-1], seqs)
 	results := tx.conn.SendBatch(ctx, batch)
 	for range 2 {
 		if _, err := results.Exec(); err != nil {
@@ -136,6 +136,12 @@ func (tx *Tx) queryBatch(ctx context.Context, sql string, args []any, seqs []int
 	var answer ruleAnswer
 	if err == nil {
 		answer, err = readRule(rows, seqs, limit)
+	}
+	if err == nil {
+		_, err = results.Exec()
+	}
+	if err == nil {
+		err = allThere(results.QueryRow(), seqs)
 	}
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
@@ -156,8 +162,31 @@ func (tx *Tx) querySimply(ctx context.Context, sql string, args []any, seqs []in
 	if answer, err = readRule(rows, seqs, limit); err != nil {
 		return answer, err
 	}
-	_, err = tx.conn.Exec(ctx, sqlBackToSavepoint+`; `+sqlUnlockSession)
-	return answer, err
+	if _, err = tx.conn.Exec(ctx, sqlBackToSavepoint); err != nil {
+		return answer, err
+	}
+	return answer, allThere(tx.conn.QueryRow(ctx, tx.store.sqlAfterRule(), seqs[0], seqs[len(seqs)-1], seqs), seqs)
+}
+
+// sqlAfterRule lets go of what a rule locked for the session, and counts the events of the batch that are still
+// there: one that somebody deleted by hand since the round read it gave the rule nothing to decide about. The
+// bounds are there for the planner, as in ruleStatement.
+func (s *Store) sqlAfterRule() string {
+	return sqlUnlockSession + `, (SELECT count(*) FROM ` + s.schema + `.event_log WHERE seq >= $1 AND seq <= $2 AND seq = ANY ($3::bigint[]))`
+}
+
+// allThere is an error when the count after a rule is not that of its events. Numbers are never given twice, so
+// an event that is there now was there when the rule ran.
+func allThere(row pgx.Row, seqs []int64) error {
+	var unlocked pgtype.Text
+	var left int
+	if err := row.Scan(&unlocked, &left); err != nil {
+		return err
+	}
+	if left != len(seqs) {
+		return failed("decide recipients", fmt.Errorf("of %d events that the round had read, the log now holds %d: somebody deleted the others", len(seqs), left))
+	}
+	return nil
 }
 
 // What stands around a rule.

@@ -25,6 +25,7 @@ type flaws struct {
 	neverRereads      bool // the floor is not read
 	ignoresIdentity   bool // the identity is not compared
 	insertsBeforeLock bool // the lock is asked for after the jobs
+	handlerMayCommit  bool // what a handler sends is not looked at
 }
 
 // lockAndRead is oneSnapshot: SKIP LOCKED answers with the newest row, and everything else is older.

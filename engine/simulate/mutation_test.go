@@ -33,7 +33,8 @@ type mutation struct {
 
 var mutations = []mutation{
 	{what: "lock and read in one statement", flaws: flaws{oneSnapshot: true}, promise: promiseFacts, says: "ended ahead"},
-	{what: "the cursor moves by a plain UPDATE, whatever it stands at", flaws: flaws{advanceUnchecked: true}, promise: promiseOnce},
+	// The lock alone keeps a plain UPDATE from harm, as long as nothing can end the transaction that holds it.
+	{what: "the cursor moves by a plain UPDATE, and a handler may end the transaction", flaws: flaws{advanceUnchecked: true, handlerMayCommit: true}, promise: promiseOnce},
 	{what: "the head bounds the read", flaws: flaws{headBounds: true}, promise: promiseFacts, says: "ended idle"},
 	{what: "no wake after the listener has connected again", flaws: flaws{sleepsOnReconnect: true}, promise: promiseWake},
 	{what: "the wake comes before LISTEN", flaws: flaws{wakesBeforeListen: true}, promise: promiseWake},

@@ -324,14 +324,16 @@ func (tx *roundTx) rule(wrong string) statement {
 		switch wrong {
 		case "":
 			return "", nil
-		case handlerCommits:
+		case handlerCommits, handlerBeginsAgain:
+			if !tx.l.w.flaws.handlerMayCommit {
+				return "the handler tries COMMIT, which is refused, and goes on", nil
+			}
 			_, err := s.commit(byRound)
+			if wrong == handlerBeginsAgain {
+				s.tx = &transaction{who: s.name, inRound: -1, reads: true}
+				tx.look.tx = s.tx
+			}
 			return "the handler runs COMMIT", err
-		case handlerBeginsAgain:
-			_, err := s.commit(byRound)
-			s.tx = &transaction{who: s.name, inRound: -1, reads: true}
-			tx.look.tx = s.tx
-			return "the handler runs COMMIT and BEGIN", err
 		default: // handlerSwallows
 			s.db.release(s.tx)
 			s.aborted = true
