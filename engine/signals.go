@@ -12,7 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,13 +229,21 @@ func (e *Engine) lookAtSchema(ctx context.Context) {
 	e.health.set(func(h *health) { h.schema = err })
 }
 
-// ownFailures are the values of error.type of a round that broke by itself, whatever the database does.
-var ownFailures = []string{"panic", "cursor_missing", "rule", "handler"}
+// mayBeOutage reports whether a round with this error.type may have failed because the database is gone. A server
+// that answered with what is wrong is there, unless what it said is that it ends or begins.
+func mayBeOutage(errorType string) bool {
+	switch errorType {
+	case "timeout", "connection", "error":
+		return true
+	default:
+		return strings.HasPrefix(errorType, "57P") || strings.HasPrefix(errorType, "08")
+	}
+}
 
 // note counts a round, and finds out whether the database is gone when one fails.
 func (e *Engine) note(ctx context.Context, name string, o *consumer.Outcome, took time.Duration) {
 	switch {
-	case o.End.Failure == consumer.FailureError && !slices.Contains(ownFailures, o.ErrorType()):
+	case o.End.Failure == consumer.FailureError && mayBeOutage(o.ErrorType()):
 		o.Outage = e.outage.begins(ctx)
 	case o.Head > 0:
 		e.outage.ends(ctx)
