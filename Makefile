@@ -38,6 +38,10 @@ fuzz: ## each fuzz target for FUZZTIME (30s)
 bench: ## the benchmark: ratios of one run, which mean the same on every machine
 	$(GO) run ./cmd/bench
 
+.PHONY: chaos
+chaos: ## kill, freeze and restart engines and PostgreSQL for CHAOS (60s), and verify every event
+	$(GO) run ./cmd/engine dev --chaos --for $(or $(CHAOS),60s)
+
 .PHONY: cover
 cover: ## how much of the house the tests walk through
 	$(GO) test -coverpkg=./engine/...,./cmd/... -coverprofile=coverage.out ./...

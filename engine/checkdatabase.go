@@ -16,20 +16,23 @@ import (
 
 // CheckDatabase compares a configuration with the database that it names and reports everything that would
 // stop a start or surprise after it, each at its place in the file. It changes nothing. It connects as
-// database.url does, or as database.admin_url where that does not lead in; an error means that neither does,
-// or that the connection broke.
+// database.url does. Where that does not lead in, which is a problem of its own, the rest is looked at as
+// database.admin_url; an error means that this does not lead in either, or that the connection broke.
 //
 // Handler rules are not looked at: they belong to the program that registers them.
 func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error) {
 	inspector, err := postgres.Inspect(ctx, postgres.InspectOptions{
 		MigrateOptions: MigrateOptions(cfg), URL: cfg.Database.URL.Reveal(),
-		StatementTimeout: cfg.Database.StatementTimeout, LockTimeout: cfg.Database.LockTimeout,
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer inspector.Close()
-	d := &databaseCheck{config: cfg, status: inspector.Status()}
+	d := &databaseCheck{config: cfg, status: inspector.Status(), barred: inspector.Barred()}
+	if d.barred != nil {
+		what, fix := postgres.Advice(d.barred)
+		d.refuse("database.url", "no-connection", "database.url does not lead in, so the engine cannot run (the rest was looked at as database.admin_url): "+what, fix)
+	}
 	queries := slices.ContainsFunc(cfg.Consumers, func(c config.Consumer) bool { return c.Recipients.Rule == config.RuleQuery })
 	for _, unseen := range inspector.Unseen() {
 		if queries || !unseen.Rules {
@@ -89,6 +92,7 @@ func ruleProblem(cfg *config.Config, consumer int, f postgres.Finding) problem.P
 type databaseCheck struct {
 	config   *config.Config
 	status   postgres.Status
+	barred   error // why database.url does not lead in
 	problems problem.List
 }
 
@@ -119,7 +123,7 @@ func (d *databaseCheck) server() {
 	if server.Standby {
 		d.refuse("database.url", "standby", "the server is a standby and takes no changes", "connect to the primary")
 	}
-	if app := d.config.Database.Roles.App; app != "" && d.config.Database.URL != "" && server.Role != app {
+	if app := d.config.Database.Roles.App; app != "" && d.config.Database.URL != "" && server.Role != app && d.barred == nil {
 		d.warn("database.roles.app", "other-role", fmt.Sprintf("the connection is that of the role %s, and the rights are given to %s", server.Role, app),
 			fmt.Sprintf("connect as %s where the engine runs, or name %s here", app, server.Role))
 	}
@@ -153,7 +157,11 @@ func (d *databaseCheck) schema() {
 	for i, c := range d.config.Consumers {
 		for _, n := range s.Names {
 			if n.Name == c.Name && !n.Known && s.Exists {
-				d.refuse(fmt.Sprintf("consumers[%d].name", i), "unknown-name", fmt.Sprintf("the database does not know the consumer %q, so it can have no cursor", c.Name), "run `engine migrate up` with this file")
+				fix := "run `engine migrate up` with this file"
+				if doubt := s.Doubt(); doubt != nil {
+					fix = doubt.Fix()
+				}
+				d.refuse(fmt.Sprintf("consumers[%d].name", i), "unknown-name", fmt.Sprintf("the database does not know the consumer %q, so it can have no cursor", c.Name), fix)
 			}
 		}
 	}
@@ -237,7 +245,10 @@ func (d *databaseCheck) cursors() {
 				fmt.Sprintf("run `engine consumers rename %s %s`, or `engine consumers retire %s --reason TEXT` when it is none", o.Name, next, o.Name))
 			continue
 		}
-		d.warn("consumers", "removed-consumer", is, fmt.Sprintf("declare it again, or run `engine consumers retire %s --reason TEXT`", o.Name))
+		d.problems = append(d.problems, problem.Problem{
+			At: d.config.KeyAt("consumers"), Severity: problem.Warning, Code: "removed-consumer", What: is,
+			Fix: fmt.Sprintf("declare it again, or run `engine consumers retire %s --reason TEXT`", o.Name),
+		})
 	}
 }
 
@@ -258,7 +269,11 @@ func (d *databaseCheck) poolers(ctx context.Context) error {
 	if database.ListenURL != "" {
 		listen = "database.listen_url"
 	}
-	pooled, err := postgres.Pooled(ctx, database.Listen().Reveal())
+	var pooled bool
+	var err error
+	if listen != "database.url" || d.barred == nil {
+		pooled, err = postgres.Pooled(ctx, database.Listen().Reveal(), database.StatementTimeout)
+	}
 	if err != nil {
 		d.warn(listen, "not-looked-at", fmt.Sprintf("the connection for LISTEN was not made: %v", err), "check it from where the engine runs")
 	}
@@ -271,7 +286,7 @@ func (d *databaseCheck) poolers(ctx context.Context) error {
 		}
 		return nil
 	}
-	pooled, err = postgres.Pooled(ctx, database.AdminURL.Reveal())
+	pooled, err = postgres.Pooled(ctx, database.AdminURL.Reveal(), database.StatementTimeout)
 	if err != nil {
 		d.warn("database.admin_url", "not-looked-at", fmt.Sprintf("the connection of migrate was not made: %v", err), "check it from where migrate runs")
 	}

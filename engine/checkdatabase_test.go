@@ -178,20 +178,44 @@ func TestCheckDatabaseServers(t *testing.T) {
 	}
 }
 
-// Where database.url does not lead in, database.admin_url is used, and that is said; where neither does, it is an
-// error and no problem of the file.
+// Where database.url does not lead in, the engine cannot run: that is one problem, on one line. The rest is looked at
+// as database.admin_url, and nothing is said of a role that nobody asked as. Where neither leads in, it is an error.
 func TestCheckDatabaseConnections(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t, enginetest.WithConsumers("consumer-1"))
+	db.Exec(t, `CREATE TABLE public.watchers (person text)`)
+	const (
+		plain = "SELECT b.seq, b.type AS recipient FROM batch b"
+		reads = "SELECT b.seq, w.person AS recipient FROM batch b JOIN public.watchers w ON true"
+		roles = "  roles: {owner: bothy_owner, app: bothy_app}\n"
+	)
 	nowhere := strings.Replace(db.AppURL, db.Name, "no_such_database", 1)
-	const query = "SELECT b.seq, b.type AS recipient FROM batch b"
-	problems := checkDatabase(t, inRules(t, nowhere, "  admin_url: "+db.AdminURL+"\n  roles: {owner: bothy_owner, app: bothy_app}\nsync: {partitions_ahead: 1}", query))
-	text := strings.Join(about(problems), "\n")
-	if !strings.Contains(text, "database.url does not lead in") || !strings.Contains(text, "database.admin_url was used instead") || problems.Errors() > 0 {
-		t.Errorf("with a second connection: got\n%s\nwant a warning", text)
+	for name, tt := range map[string]struct {
+		url, sections, query string
+		want                 []string // a part of each problem
+	}{
+		"no such database": {nowhere, roles, plain, []string{`database "no_such_database" does not exist`}},
+		"no such role":     {strings.Replace(db.AppURL, "bothy_app", "nobody_at_all", 1), "", plain, []string{`no-connection`}},
+		"nobody listens":   {"postgres://bothy_app@127.0.0.1:1/shop", roles, plain, []string{"127.0.0.1:1: connect: connection refused"}},
+		"a right that the app lacks": {nowhere, "", reads, []string{
+			`no-connection`, `the role bothy_app may not | run: GRANT SELECT ON TABLE "public"."watchers" TO "bothy_app"`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := about(checkDatabase(t, inRules(t, tt.url, "  admin_url: "+db.AdminURL+"\n"+tt.sections+"sync: {partitions_ahead: 1}", tt.query)))
+			if len(got) != len(tt.want) || !strings.HasPrefix(got[0], "no-connection: ") {
+				t.Fatalf("got %d problems, want %d, and first no-connection:\n%s", len(got), len(tt.want), strings.Join(got, "\n"))
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(got[i], want) || strings.Contains(got[i], "\n") {
+					t.Errorf("problem %d: got %s\nwant one line with %s", i+1, got[i], want)
+				}
+			}
+		})
 	}
-	if _, err := engine.CheckDatabase(t.Context(), inRules(t, nowhere, "", query)); err == nil || !strings.Contains(err.Error(), "no_such_database") {
-		t.Errorf("without a way in: got %v, want an error that names the database", err)
+	if _, err := engine.CheckDatabase(t.Context(), inRules(t, nowhere, "", plain)); err == nil || !strings.Contains(err.Error(), "no_such_database") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("without a way in: got %v, want an error of one line that names the database", err)
 	}
 }
 

@@ -172,7 +172,7 @@ func hint(name string, known []string) string {
 func changeCursor(ctx context.Context, cfg *config.Config, o ChangeOptions, change postgres.CursorChange) (Change, error) {
 	options := postgres.CursorOptions{
 		AdminURL: cfg.Database.Admin().Reveal(), Schema: cfg.Database.Schema, Owner: cfg.Database.Roles.Owner,
-		By: o.By, LockTimeout: cfg.Database.LockTimeout, Log: o.Log,
+		By: o.By, LockTimeout: cfg.Database.LockTimeout, StatementTimeout: cfg.Database.StatementTimeout, Log: o.Log,
 	}
 	var step postgres.CursorStep
 	var deed int64

@@ -196,6 +196,26 @@ func TestHandlerReadsWithinABound(t *testing.T) {
 	}
 }
 
+// Nothing but compressed events, which look small: they are not read all at once either.
+func TestHandlerReadsPackedEventsWithinABound(t *testing.T) {
+	push := entry{name: "push", batch: 1000, recipients: "{handler: weigh}"}
+	db := database(t, push)
+	db.Exec(t, `SELECT bothy.append_event('packed', '', '', NULL, jsonb_build_object('t', repeat('x', 2000000))) FROM generate_series(1, 60)`)
+	e := open(t, configure(t, db, push))
+	register(t, e, "weigh", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) { return nil, nil })
+	db.Exec(t, `INSERT INTO bothy.event_consumer_cursors (name) VALUES ('push')`)
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	runtime.GC()
+	base := heap()
+	worst := watchHeap(t)
+	if o := wantRound(t, e, "push", "processed"); o.Events != 60 {
+		t.Errorf("%d events, want 60", o.Events)
+	}
+	if added := (int64(worst()) - int64(base)) >> 20; added > 48 { //nolint:gosec // sizes of a heap
+		t.Errorf("120 MB of compressed payloads took %d MB, want at most 48", added)
+	}
+}
+
 // Only a handler gets payloads, and only after its round has the lock.
 func TestRoundsReadNoPayloadInVain(t *testing.T) {
 	t.Parallel()

@@ -21,6 +21,7 @@ func DatabaseKinds() []problem.Kind {
 		{Code: "missing-row", Severity: problem.Error, Means: "The one row of the counter or of the identity of the installation is gone, as a partial restore leaves it: no round runs."},
 		{Code: "never-analysed", Severity: problem.Warning, Means: "A query reads a table of which the server has no numbers, so that it guesses how to read it."},
 		{Code: "new-server", Severity: problem.Warning, Means: "The server is newer than every one that this engine was tested on."},
+		{Code: "no-connection", Severity: problem.Error, Means: "The connection of the engine itself cannot be made, so it cannot run, whatever an administrator's connection shows."},
 		{Code: "no-partition", Severity: problem.Error, Means: "The event log has no partition for its next number: appending fails."},
 		{Code: "not-looked-at", Severity: problem.Warning, Means: "Something could not be checked with this connection, and the sentence says what."},
 		{Code: "old-engine", Severity: problem.Error, Means: "A newer engine has migrated the database to where this one would do harm."},
@@ -30,6 +31,7 @@ func DatabaseKinds() []problem.Kind {
 		{Code: "other-history", Severity: problem.Error, Means: "The server was restored or promoted since the cursors last moved, and no round runs before that is settled."},
 		{Code: "other-role", Severity: problem.Warning, Means: "The engine would connect as another role than the one that rights are given to."},
 		{Code: "pooled-connection", Severity: problem.Warning, Means: "A connection that has to be a session of the server's own leads through a pooler in transaction mode."},
+		{Code: "quoted-recipient", Severity: problem.Warning, Means: "A query casts JSON to text, so each recipient is written with the quotes of JSON and nobody has that name."},
 		{Code: "removed-consumer", Severity: problem.Warning, Means: "A cursor lives on whose consumer is no longer declared."},
 		{Code: "renamed-consumer", Severity: problem.Warning, Means: "A cursor has no consumer and one new consumer has no cursor: as a rename it would begin at the head and skip events."},
 		{Code: "rule-writes", Severity: problem.Error, Means: "A query tries to write or lock, and it may only read."},
@@ -38,7 +40,7 @@ func DatabaseKinds() []problem.Kind {
 		{Code: "unknown-handler", Severity: problem.Error, Means: "A rule names a Go function that this program has not registered."},
 		{Code: "unknown-name", Severity: problem.Error, Means: "The database does not know a declared consumer yet, so it can have no cursor."},
 		{Code: "unknown-relation", Severity: problem.Error, Means: "A query reads a table or a schema that is not there."},
-		{Code: "unreadable-relation", Severity: problem.Error, Means: "The role of the engine lacks SELECT on something that a query reads; a warning when it has the right on some columns."},
+		{Code: "unreadable-relation", Severity: problem.Error, Means: "The role of the engine lacks the right on something that a query reads or calls; a warning when it has the right on some columns."},
 		{Code: "volatile-rule", Severity: problem.Warning, Means: "A query calls a function that may answer differently each time, so nobody can tell later who should have got a job."},
 	}
 }

@@ -58,6 +58,8 @@ type options struct {
 	margin  time.Duration // of the wait for an answer; 0 is the store's
 	readers []metric.Reader
 	fresh   time.Duration // how long an observation is shown; 0 is observationFresh
+
+	maintenance time.Duration // how often the log is looked after; 0 is maintenanceInterval
 }
 
 // WithLogger makes the engine log to logger. Without it, it logs nothing.

@@ -107,6 +107,8 @@ func (x *explaining) withoutRule(f *Fate, c round.Consumer, own life, at int64, 
 		f.Verdict, f.Reason = VerdictNoCursor, "it has no cursor yet: it begins at the head when it first runs, and this event is not after it"
 	case own.start != nil && x.seq <= *own.start:
 		f.Verdict, f.Reason = VerdictBeforeStart, fmt.Sprintf("it began after event %d; a new consumer never sees what was there before", *own.start)
+	case own.loss(x.seq) != nil:
+		f.Verdict, f.Reason = VerdictLost, fmt.Sprintf("retention had removed the event before it was reached: it %s", own.loss(x.seq))
 	case presence == PresenceRemoved && at < x.seq:
 		f.Verdict, f.Reason = VerdictLost, fmt.Sprintf("lost: retention removed the event while the cursor was at %d", at)
 	case presence == PresenceRemoved:

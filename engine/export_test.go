@@ -40,7 +40,13 @@ func ServerProblems(cfg *config.Config, server postgres.Server) problem.List {
 func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d } }
 
 // DropExpired does what maintenance does every minute about retention.
-func (e *Engine) DropExpired(ctx context.Context) error { return e.dropExpired(ctx) }
+func (e *Engine) DropExpired(ctx context.Context) error {
+	r := retention{engine: e}
+	return r.drop(ctx)
+}
+
+// WithMaintenance changes how often the log is looked after.
+func WithMaintenance(d time.Duration) Option { return func(o *options) { o.maintenance = d } }
 
 // Address is where http.listen listens, once it does.
 func (e *Engine) Address() string {

@@ -7,8 +7,19 @@ import "example.com/bothy/engine/postgres"
 // life is what the audit knows of one consumer: where it started, and under which names it passed which
 // events.
 type life struct {
-	start  *int64 // the last number that it did not see; nil when it was made before there was an audit
-	former []span // earlier names, oldest first
+	start  *int64          // the last number that it did not see; nil when it was made before there was an audit
+	former []span          // earlier names, oldest first
+	lost   []postgres.Deed // the losses to retention
+}
+
+// loss is the deed that records that an event was lost, or nil.
+func (l life) loss(seq int64) *postgres.Deed {
+	for i, d := range l.lost {
+		if d.Details.First != nil && d.Details.Last != nil && *d.Details.First <= seq && seq <= *d.Details.Last {
+			return &l.lost[i]
+		}
+	}
+	return nil
 }
 
 // span is a name that a consumer had until it had passed the number through.
@@ -31,6 +42,10 @@ func lives(deeds []postgres.Deed) map[string]life {
 			}
 			delete(all, d.Subject)
 			all[d.Details.To] = l
+		case postgres.ConsumerLost:
+			l := all[d.Subject]
+			l.lost = append(l.lost, d)
+			all[d.Subject] = l
 		case postgres.ConsumerRetired:
 			delete(all, d.Subject)
 		}

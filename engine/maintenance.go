@@ -3,9 +3,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
+
+	"example.com/bothy/engine/postgres"
 )
 
 const (
@@ -17,9 +20,10 @@ const (
 )
 
 // maintain looks after the log until ctx ends. It keeps partitions ahead of the head, every minute and when a
-// round saw that half of the room is used, and drops the partitions that retention lets go, every minute.
+// round saw that half of the room is used, and drops the partitions that retention lets go, every minute. The
+// first drop comes after a whole interval: after a long standstill the consumers read first.
 func (e *Engine) maintain(ctx context.Context) {
-	ticker := time.NewTicker(maintenanceInterval)
+	ticker := time.NewTicker(cmp.Or(e.options.maintenance, maintenanceInterval))
 	defer ticker.Stop()
 	ahead := edge{
 		logger: e.options.logger, outage: e.outage.begins,
@@ -29,14 +33,14 @@ func (e *Engine) maintain(ctx context.Context) {
 		logger: e.options.logger, outage: e.outage.begins,
 		fails: "event log partitions older than sync.event_retention not dropped", again: "event log partitions dropped again",
 	}
-	expired.record(ctx, e.dropExpired(ctx))
+	retention := retention{engine: e}
 	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			expired.record(ctx, e.dropExpired(ctx))
+			expired.record(ctx, retention.drop(ctx))
 		case <-e.fill:
 			if time.Since(last) < fillInterval {
 				continue // the next round asks again
@@ -47,11 +51,35 @@ func (e *Engine) maintain(ctx context.Context) {
 	}
 }
 
-// dropExpired drops the partitions that retention lets go.
-func (e *Engine) dropExpired(ctx context.Context) error {
-	dropped, err := e.store.DropExpired(ctx, e.config.Sync.EventRetention)
+// retention drops old partitions, and tells when it begins to keep one for consumers and when it no longer does.
+type retention struct {
+	engine  *Engine
+	holding bool
+}
+
+// drop drops the partitions that retention lets go.
+func (r *retention) drop(ctx context.Context) error {
+	sync, logger := r.engine.config.Sync, r.engine.options.logger
+	dropped, held, err := r.engine.store.DropExpired(ctx, postgres.Retention{Keep: sync.EventRetention, Readers: r.engine.config.Names(), Hold: sync.Holds()})
 	if n := len(dropped); n > 0 {
-		e.options.logger.InfoContext(ctx, "event log partitions dropped by retention", "partitions", n, "first", dropped[0].First, "last", dropped[n-1].Last)
+		logger.InfoContext(ctx, "event log partitions dropped by retention", "partitions", n, "first", dropped[0].First, "last", dropped[n-1].Last)
+	}
+	for _, d := range dropped {
+		if len(d.Unread) > 0 {
+			logger.WarnContext(ctx, "event log partition dropped before consumers had read it", "first", d.First, "last", d.Last, "consumers", d.Unread)
+		}
+	}
+	switch {
+	case held != nil && !r.holding:
+		r.holding = true
+		attributes := []slog.Attr{slog.Int64("first", held.First), slog.Int64("last", held.Last), slog.Any("consumers", held.Unread)}
+		if !held.Until.IsZero() {
+			attributes = append(attributes, slog.Time("until", held.Until))
+		}
+		logger.LogAttrs(ctx, slog.LevelWarn, "event log partitions older than sync.event_retention kept: consumers have still to read them", attributes...)
+	case held == nil && err == nil && r.holding:
+		r.holding = false
+		logger.InfoContext(ctx, "event log partitions no longer kept for consumers")
 	}
 	return err
 }

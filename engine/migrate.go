@@ -18,9 +18,13 @@ func MigrateOptions(cfg *config.Config) postgres.MigrateOptions {
 		ConsumerNames:   cfg.Names(),
 		PartitionSize:   cfg.Sync.EventLogPartitionSize,
 		PartitionsAhead: cfg.Sync.PartitionsAhead,
+		Retention:       cfg.Sync.EventRetention,
 		Environment:     cfg.Database.Environment,
 		JobsSchema:      cfg.Jobs.Schema,
 		JobsMigrate:     cfg.Jobs.Migrate,
+
+		StatementTimeout: cfg.Database.StatementTimeout,
+		LockTimeout:      cfg.Database.LockTimeout,
 	}
 	// An absent key leaves what somebody has set in the database.
 	if notify := cfg.Sync.Notifies(); cfg.Written("sync.notify") {

@@ -91,6 +91,31 @@ func TestRehearseLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// Numbers from a sequence are those of the first rehearsal each time, and for each consumer.
+func TestRehearseCountsAnew(t *testing.T) {
+	t.Parallel()
+	ids := `{query: "SELECT b.seq, w.id::text AS recipient FROM batch b, public.watchers w"}`
+	e, db := rehearsing(t, entry{name: "first", recipients: "{handler: adds}"}, entry{name: "second", recipients: "{handler: adds}"}, entry{name: "reads", recipients: ids})
+	register(t, e, "adds", func(ctx context.Context, tx *engine.HandlerTx, _ engine.Event) ([]string, error) {
+		var id string
+		err := tx.QueryRow(ctx, `INSERT INTO public.watchers DEFAULT VALUES RETURNING id::text`).Scan(&id)
+		return []string{id}, err
+	})
+	db.Exec(t, `CREATE SEQUENCE public."Begun" START 7; SELECT setval('public."Begun"', 5, false)`)
+	scene := engine.Scene{Rows: []engine.Row{row("watchers", `{}`)}, Events: events("a")}
+	for range 2 {
+		got := rehearse(t, e, scene, "first", "second", "reads")
+		want := [][]string{{"1 2"}, {"1 2"}, {"1 1"}}
+		if diff := cmp.Diff(want, [][]string{targetsOf(got[0]), targetsOf(got[1]), targetsOf(got[2])}); diff != "" {
+			t.Errorf("targets (-want +got):\n%s", diff)
+		}
+	}
+	var next int
+	if err := admin(t, db).QueryRow(t.Context(), `SELECT nextval('public."Begun"')`).Scan(&next); err != nil || next != 5 {
+		t.Errorf("a sequence that nobody touched: got %d (%v), want 5", next, err)
+	}
+}
+
 // A rule sees batches of the size that its consumer declares, cut as rounds are.
 func TestRehearseRunsRoundAfterRound(t *testing.T) {
 	t.Parallel()
@@ -192,7 +217,7 @@ func TestRehearseRefusesTheScene(t *testing.T) {
 		want   postgres.SceneError
 	}{
 		"column":     {[]engine.Row{fine, row("watchers", `{"persn": "alex"}`)}, nil, postgres.SceneError{Row: 1, Event: -1, What: `column "persn" of relation "watchers" does not exist`}},
-		"table":      {[]engine.Row{fine, row("public.watcher", `{}`)}, nil, postgres.SceneError{Row: 1, Event: -1, What: `there is no table "public.watcher"; did you mean "public.watchers"?`}},
+		"table":      {[]engine.Row{fine, row("public.watcher", `{}`)}, nil, postgres.SceneError{Row: 1, Event: -1, What: `there is no table "public.watcher"; did you mean public.watchers?`}},
 		"table name": {[]engine.Row{row(`public."`, `{}`)}, nil, postgres.SceneError{Row: 0, Event: -1, What: `invalid name syntax`}},
 		"value":      {[]engine.Row{row("watchers", `{"id": "x"}`)}, nil, postgres.SceneError{Row: 0, Event: -1, What: `invalid input syntax for type bigint: "x"`}},
 		"twice":      {[]engine.Row{fine, fine}, nil, postgres.SceneError{Row: 1, Event: -1, What: `duplicate key value violates unique constraint "watchers_pkey"; Key (id)=(1) already exists`}},

@@ -102,7 +102,7 @@ func TestRunRefusesRules(t *testing.T) {
 	}{
 		"syntax":           {`{query: "SELECT b.seq b.type FROM batch b"}`, []string{"consumers.yaml:6:", "[bad-rule]", "not a query that PostgreSQL accepts", "syntax error"}},
 		"missing table":    {`{query: "SELECT b.seq, w.x AS recipient FROM batch b JOIN public.nothing w ON true"}`, []string{`relation "public.nothing" does not exist`}},
-		"missing right":    {`{query: "SELECT b.seq, r.rolname AS recipient FROM batch b JOIN pg_catalog.pg_authid r ON true"}`, []string{"the engine's role may not", "grant it SELECT"}},
+		"missing right":    {`{query: "SELECT b.seq, r.rolname AS recipient FROM batch b JOIN pg_catalog.pg_authid r ON true"}`, []string{"the role bothy_app may not: permission denied for table pg_authid", "or read something that it may read"}},
 		"no recipient":     {`{query: "SELECT b.seq FROM batch b"}`, []string{"[bad-rule-columns]", "gives no column recipient, but seq"}},
 		"locks":            {`{query: "SELECT b.seq, c.name AS recipient FROM batch b JOIN bothy.event_consumer_cursors c ON true FOR UPDATE OF c"}`, []string{"tries to write or lock"}},
 		"writes":           {`{query: "WITH w AS (DELETE FROM bothy.event_consumer_cursors RETURNING name) SELECT b.seq, w.name AS recipient FROM batch b, w"}`, []string{"[bad-rule]"}},

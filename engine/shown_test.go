@@ -15,8 +15,11 @@ import (
 	"example.com/bothy/engine/report"
 )
 
+// secret is what no report may show.
+const secret = "hunter2"
+
 // wantHidden renders what is found in a configuration and fails when a format shows the secret.
-func wantHidden(t *testing.T, text, secret string, lookup func(string) (string, bool), formats ...report.Format) {
+func wantHidden(t *testing.T, text string, lookup func(string) (string, bool), formats ...report.Format) {
 	t.Helper()
 	_, problems := config.Parse("consumers.yaml", []byte(text), lookup)
 	if len(problems) == 0 {
@@ -37,11 +40,12 @@ func wantHidden(t *testing.T, text, secret string, lookup func(string) (string, 
 // reported then, and wherever, the password is not shown.
 func TestReportsHideSecrets(t *testing.T) {
 	t.Parallel()
-	const secret = "hunter2"
 	urls := []string{
 		"url: postgres://app:hunter2@db/shop", "url: 'host=db password=hunter2'", "url: host=db user=hunter2", "url: |\n    host=db\n    user=hunter2",
 		"url: \"host=db\n    user=hunter2\"", "url: &u hunter2\n  admin_url: *u", "ulr: hunter2", "\"url\" : hunter2", "roles: {owner: a, url: hunter2}", "url: @hunter2", "url: [a, hunter2]",
 		"url: {a: hunter2}", "url: # no\n    hunter2", "url: >-\n    hunter2\n\n    x", "url: \"${SET}hunter2\"", "listen_url:\n    - hunter2", "url: !!str hunter2",
+		"url: !hunter2 x", "url: *hunter2", "<<: hunter2", "url hunter2", "url=hunter2", "url: &a hunter2\n  lock_timeout: *a", "url: &hunter2 x",
+		"url: &a hunter2\n  restore_guard: *a", "url: &a hunter2\n  roles: *a", "roles: {owner: *app, password: *hunter2}",
 	}
 	breaks := []func(line string) string{
 		func(string) string { return "" },
@@ -67,9 +71,28 @@ func TestReportsHideSecrets(t *testing.T) {
 			for _, broken := range breaks {
 				changed := slices.Clone(lines)
 				changed[i] = broken(lines[i])
-				wantHidden(t, strings.Join(changed, "\n"), secret, lookup, report.Text) // the only one that shows lines
+				wantHidden(t, strings.Join(changed, "\n"), lookup, report.Text) // the only one that shows lines
 			}
 		}
+	}
+}
+
+// What stands alone in place of a section, and what an alias brings from a secret key to an open one, is not shown.
+func TestReportsHideSecretsElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"database: hunter2\n", "hunter2\n", "database:\n  - hunter2\n", "consumers: hunter2\n", "consumers: [hunter2]\n",
+		"database: {url: &a hunter2}\nconsumers:\n  - {name: *a, batch: *a, types: *a, job: *a, recipients: *a}\n",
+		"database: {url: &a hunter2}\nconsumers:\n  - {name: *a, batch: 0, types: [*a, *a], job: {kind: *a}, recipients: {list: [*a, *a]}}\n",
+		"x: &a hunter2\nlog: {level: *a}\n", "database: {url: *hunter2}\nconsumers: [*other, }\n",
+	} {
+		wantHidden(t, "version: 1\n"+text, nil, report.Formats()...)
+		wantHidden(t, text, nil, report.Formats()...)
+	}
+	// One that is no secret is told.
+	_, problems := config.Parse("consumers.yaml", []byte("version: 1\nconsumers:\n  - {name: aaa, types: [*orders], job: {kind: a.b}, recipients: none}\n"), nil)
+	if !strings.Contains(problems.Error(), "*orders is an alias to YAML") {
+		t.Errorf("an alias under an open key: got\n%v\nwant its name", problems)
 	}
 }
 
@@ -86,7 +109,7 @@ func TestReportsOfCasesHideSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantHidden(t, string(text), "hunter2", func(name string) (string, bool) { return value, strings.HasPrefix(name, "S") }, report.Formats()...)
+		wantHidden(t, string(text), func(name string) (string, bool) { return value, strings.HasPrefix(name, "S") }, report.Formats()...)
 	}
 }
 

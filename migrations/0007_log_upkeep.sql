@@ -2,8 +2,20 @@
 -- The upkeep of the log: partitions by fill level, so that an append that would find none makes one, and the
 -- end of those that retention lets go.
 
--- What make_partitions was told last, so that an append makes partitions of the same size.
-ALTER TABLE {{schema}}.event_seq ADD COLUMN partition_size bigint;
+-- What make_partitions was told last, so that an append makes partitions of the same size; and how long events
+-- are kept at least, which nobody but the owner can shorten.
+ALTER TABLE {{schema}}.event_seq ADD COLUMN partition_size bigint,
+    ADD COLUMN retention interval NOT NULL DEFAULT '720:00:00' CHECK (retention >= interval '1 hour');
+
+-- Since when partitions are kept beyond their time for consumers that have still to read them, and when that was
+-- looked at last: time in which nobody looked, and so no engine ran, does not count.
+CREATE TABLE {{schema}}.event_log_hold (
+    one   boolean PRIMARY KEY DEFAULT true CHECK (one),
+    since timestamptz,
+    seen  timestamptz
+);
+
+INSERT INTO {{schema}}.event_log_hold DEFAULT VALUES;
 
 -- Makes one partition. It is made apart and then attached: creating it in place would lock out every reader
 -- and producer.
@@ -201,11 +213,22 @@ $bothy$;
 -- number that it could hold; nothing when there is none to drop, or another session is at it. The partition that
 -- holds the head stays, and so does every later one. The lock that a drop needs keeps readers and producers
 -- waiting behind it, so it gives up soon: call it again.
-CREATE FUNCTION {{schema}}.drop_expired_partition(retention interval, OUT first bigint, OUT last bigint)
+--
+-- A partition that a consumer has still to read is kept for a while: for one hour, and for one retention while such
+-- a consumer makes headway; with hold, as long as one of readers has still to read it. Those that count are
+-- readers and whoever moved within the hour. unread are those that would lose events, or have lost them. It
+-- answers the partition also when it is kept, with dropped false and, unless it waits for ever, until when.
+--
+-- system and timeline are the identity of the server as the caller may read it, or NULL. On a database that is not the
+-- one whose history the cursors follow, nothing is dropped: what is gone no finalize brings back.
+CREATE FUNCTION {{schema}}.drop_expired_partition(retention interval, readers text[], hold boolean, system bigint, timeline bigint,
+    OUT first bigint, OUT last bigint, OUT dropped boolean, OUT unread text[], OUT until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $bothy$
 DECLARE
-    oldest record;
-    newest timestamptz;
+    oldest   record;
+    newest   record;
+    moves    boolean;
+    declared boolean;
 BEGIN
     IF retention IS NULL OR retention < interval '1 hour' THEN
         RAISE EXCEPTION 'drop_expired_partition: retention is %: give at least 1 hour', coalesce(retention::text, 'null')
@@ -214,24 +237,70 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended({{schema_literal}} || '.drop_expired_partition', 0)) THEN
         RETURN;
     END IF;
+    PERFORM FROM {{schema}}.instance i WHERE i.pg_system_identifier <> system OR i.pg_timeline_id <> timeline;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    retention := greatest(retention, (SELECT c.retention FROM {{schema}}.event_seq c WHERE c.one));
     SELECT p.* INTO oldest FROM {{schema}}.event_log_partitions() p ORDER BY p.first LIMIT 1;
     IF oldest IS NULL OR oldest.after > (SELECT c.seq FROM {{schema}}.event_seq c WHERE c.one) THEN
         RETURN;
     END IF;
     -- Numbers rise with time, so the newest event is the last one. A partition whose events are gone has none.
-    SELECT e.occurred_at INTO newest FROM {{schema}}.event_log e
+    SELECT e.seq, e.occurred_at INTO newest FROM {{schema}}.event_log e
     WHERE e.seq >= oldest.first AND e.seq < oldest.after ORDER BY e.seq DESC LIMIT 1;
-    IF newest >= clock_timestamp() - retention THEN
+    IF newest.occurred_at >= clock_timestamp() - retention THEN
+        UPDATE {{schema}}.event_log_hold h SET since = NULL WHERE h.one AND h.since IS NOT NULL;
         RETURN;
     END IF;
-    EXECUTE format('DROP TABLE %s.%I', {{schema_literal}}, oldest.name);
+
     first := oldest.first;
     last := oldest.after - 1;
+    SELECT array_agg(c.name ORDER BY c.name), bool_or(c.updated_at > clock_timestamp() - interval '1 hour'), bool_or(c.name = ANY (readers))
+    INTO unread, moves, declared
+    FROM {{schema}}.event_consumer_cursors c
+    WHERE c.last_seq < newest.seq AND (c.name = ANY (readers) OR c.updated_at > clock_timestamp() - interval '1 hour');
+    IF unread IS NOT NULL THEN
+        -- One clock for all partitions: a consumer that is slower than the producers must not keep them all.
+        UPDATE {{schema}}.event_log_hold h SET seen = clock_timestamp(),
+            since = CASE WHEN h.seen > clock_timestamp() - interval '10 minutes' THEN coalesce(h.since, clock_timestamp()) ELSE clock_timestamp() END
+        WHERE h.one RETURNING h.since + CASE WHEN moves THEN retention ELSE interval '1 hour' END INTO until;
+        IF hold AND declared THEN
+            until := NULL;
+        END IF;
+        dropped := coalesce(until <= clock_timestamp(), false);
+        IF NOT dropped THEN
+            RETURN;
+        END IF;
+    END IF;
+    EXECUTE format('DROP TABLE %s.%I', {{schema_literal}}, oldest.name);
+    dropped := true;
 END
 $bothy$;
 
+ALTER TABLE {{schema}}.audit_events DROP CONSTRAINT audit_events_action_check, ADD CONSTRAINT audit_events_action_check
+    CHECK (action IN ('consumer.created', 'consumer.renamed', 'consumer.retired', 'consumer.lost'));
+
+-- Writes down, in the round that skips them, which events a consumer lost to retention: afterwards nothing else tells
+-- them from those that it read. Only what is true can be written: the cursor stands before the first of them, and
+-- the log holds none.
+CREATE FUNCTION {{schema}}.record_loss(consumer text, first bigint, last bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $bothy$
+BEGIN
+    IF current_setting('bothy.in_round', true) IS DISTINCT FROM consumer OR (first <= last) IS NOT TRUE
+        OR NOT EXISTS (SELECT FROM {{schema}}.event_consumer_cursors c WHERE c.name = consumer AND c.last_seq = first - 1)
+        OR last > (SELECT c.seq FROM {{schema}}.event_seq c WHERE c.one)
+        OR EXISTS (SELECT FROM {{schema}}.event_log e WHERE e.seq BETWEEN first AND last) THEN
+        RAISE EXCEPTION 'consumer % did not lose the events % to %', to_json(consumer), coalesce(first::text, 'null'), coalesce(last::text, 'null')
+            USING ERRCODE = 'BT002', HINT = 'Only a round whose cursor stands before them, and that finds none of them, records it.';
+    END IF;
+    PERFORM {{schema}}.append_audit('consumer.lost', consumer, jsonb_build_object('first', first, 'last', last));
+END
+$bothy$;
+
+REVOKE ALL ON FUNCTION {{schema}}.record_loss(text, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_partition(bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_room(bigint, bigint) FROM PUBLIC;
-REVOKE ALL ON FUNCTION {{schema}}.drop_expired_partition(interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{schema}}.drop_expired_partition(interval, text[], boolean, bigint, bigint) FROM PUBLIC;
 
 INSERT INTO {{schema}}.schema_migration (version, name, oldest_binary) VALUES (7, 'log_upkeep', 1);

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/expect"
 )
 
 func configCommand(env lookupEnv) *cobra.Command {
@@ -60,23 +61,31 @@ It opens no connection. A variable that is not set is a warning, and the value s
 }
 
 func configSchemaCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "prints the JSON Schema of the configuration",
+		Short: "prints the JSON Schema of the configuration, or of its tests",
 		Long: `schema prints the JSON Schema (draft 2020-12) of the configuration, with which an editor completes and checks the
-file while it is written. engine validate sees more: what concerns two values, and what only a program can check.`,
+file while it is written. engine validate sees more: what concerns two values, and what only a program can check.
+With --tests it prints that of the files that engine test reads.`,
 		Example: `  engine config schema > consumers.schema.json
+  engine config schema --tests > consumers.test.schema.json
 
   and in the first line of consumers.yaml, for editors with the YAML language server:
 
   # yaml-language-server: $schema=consumers.schema.json`,
 		Args: arguments(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := config.Schema()
-			if err == nil {
-				_, err = cmd.OutOrStdout().Write(text)
-			}
-			return err
-		},
 	}
+	tests := cmd.Flags().Bool("tests", false, "print the schema of consumers.test.yaml")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		schema := config.Schema
+		if *tests {
+			schema = expect.Schema
+		}
+		text, err := schema()
+		if err == nil {
+			_, err = cmd.OutOrStdout().Write(text)
+		}
+		return err
+	}
+	return cmd
 }

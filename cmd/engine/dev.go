@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"example.com/bothy/engine"
@@ -21,6 +22,9 @@ import (
 type devFlags struct {
 	config, events, data, setup string
 	once                        bool
+	chaos                       bool
+	duration                    time.Duration // of chaos
+	seed                        int64         // of chaos; 0 is a random one
 }
 
 func devCommand(env lookupEnv) *cobra.Command {
@@ -35,11 +39,16 @@ every event must have its jobs exactly once.
 With --once it ends when every event is processed; otherwise it goes on until it is interrupted, and you
 append with engine events append. Nothing of it remains, unless --data names a folder that keeps it.
 
-When BOTHY_DATABASE_URL is set, no server is started: dev makes a database of its own on that server and
-drops it at the end. Whatever the configuration says, dev uses no other database.`,
+With --chaos it tries to break the promise instead: two engines and several producers work while engines and
+PostgreSQL are killed, frozen and restarted, and sessions ended, in the order of a seed. At the end everything
+has to be processed, and every event is verified.
+
+When BOTHY_TEST_SERVER_URL is set, no server is started: dev makes a database of its own on that server and
+drops it at the end. A server that the configuration names is refused there. dev uses no other database.`,
 		Example: `  engine dev --once
   engine dev --once --events events.jsonl
-  engine dev --data ./dev-database --setup tables.sql`,
+  engine dev --data ./dev-database --setup tables.sql
+  engine dev --chaos --for 60s`,
 		Args: arguments(),
 	}
 	var f devFlags
@@ -48,16 +57,55 @@ drops it at the end. Whatever the configuration says, dev uses no other database
 	cmd.Flags().StringVar(&f.events, "events", "", "append the CloudEvents of `FILE` instead of the sample")
 	cmd.Flags().StringVar(&f.data, "data", "", "keep the database in `DIR` from one run to the next")
 	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` on the new database, instead of making the table that the shipped consumers.yaml asks")
+	cmd.Flags().BoolVar(&f.chaos, "chaos", false, "kill, freeze and restart things on the way, and verify every event")
+	cmd.Flags().DurationVar(&f.duration, "for", time.Minute, "with --chaos: how long things go wrong")
+	cmd.Flags().Int64Var(&f.seed, "seed", 0, "with --chaos: the `NUMBER` that decides what goes wrong in which order (default a random one)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if server, _ := env(databaseVariable); server != "" && f.data != "" {
-			return usagef("--data keeps a private database, and %s asks for another server: use one of them", databaseVariable)
+		if err := checkChaos(cmd, f, env); err != nil {
+			return err
+		}
+		if f.chaos {
+			return chaos(cmd, f, env)
+		}
+		if server, _ := env(serverVariable); server != "" && f.data != "" {
+			return usagef("--data keeps a private database, and %s asks for another server: use one of them", serverVariable)
 		}
 		return dev(cmd, f, env)
 	}
 	return cmd
 }
 
-// databaseVariable names the server that dev and the tests use in place of a private one.
+// checkChaos refuses flags that do not go together.
+func checkChaos(cmd *cobra.Command, f devFlags, env lookupEnv) error {
+	for _, name := range []string{"for", "seed"} {
+		if !f.chaos && cmd.Flags().Changed(name) {
+			return usagef("--%s needs --chaos", name)
+		}
+	}
+	if !f.chaos {
+		return nil
+	}
+	for _, name := range []string{"once", "events", "data"} {
+		if cmd.Flags().Changed(name) {
+			return usagef("--chaos has events and a database of its own: leave out --%s", name)
+		}
+	}
+	if server, _ := env(serverVariable); server != "" {
+		return usagef("--chaos kills PostgreSQL, and %s names one that is not its own: unset it", serverVariable)
+	}
+	switch {
+	case f.config == "-":
+		return usagef("--chaos starts engines that read the configuration too: name a file with --config")
+	case f.duration <= 0:
+		return usagef("--for is %v: write a duration above 0, such as 60s", f.duration)
+	case f.seed < 0:
+		return usagef("--seed is %d: write a number from 1", f.seed)
+	}
+	return nil
+}
+
+// databaseVariable is what the configuration that init writes expands to the address of the real database. dev
+// and test read it only to keep away from there.
 const databaseVariable = "BOTHY_DATABASE_URL"
 
 // dev prepares what every run needs, and undoes it at the end.
@@ -68,11 +116,12 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		return err
 	}
 	// The configuration is checked before anything is started; the real address is put in afterwards.
-	cfg, err := readConfig(cmd, f.config, privately(env))
+	parse := configReader(cmd, f.config)
+	cfg, err := usable(cmd, parse, privately(env))
 	if err != nil {
 		return err
 	}
-	database, err := devDatabase(cmd, f, env, len(cfg.Consumers))
+	database, err := devDatabase(cmd, f, env, realAddresses(parse, env), len(cfg.Consumers))
 	if err != nil {
 		return err
 	}
@@ -86,7 +135,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 		cfg.Consumers[i].PollInterval = min(cfg.Consumers[i].PollInterval, devPoll)
 	}
 
-	report, err := postgres.Migrate(ctx, engine.MigrateOptions(cfg))
+	report, err := postgres.Migrate(ctx, aloneOptions(cfg))
 	if err != nil {
 		return err
 	}
@@ -96,7 +145,7 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	ran, err := postgres.SetUp(ctx, url, setup)
 	switch {
 	case err != nil:
-		return fmt.Errorf("run the setup: %w", err)
+		return setupRefused(f.setup, setup, err)
 	case !ran && f.setup != "":
 		fmt.Fprintf(cmd.ErrOrStderr(), "the database in %s was set up before, and %s was not run again: remove the folder to begin anew\n", f.data, f.setup)
 	}
@@ -134,6 +183,14 @@ func alone(cfg *config.Config, url string) {
 	cfg.Jobs.Migrate = true             // the River tables there are nobody else's
 }
 
+// aloneOptions are those of a migration of such a database, where a name that is new in the file is a new consumer:
+// there are no events that somebody counts on.
+func aloneOptions(cfg *config.Config) postgres.MigrateOptions {
+	options := engine.MigrateOptions(cfg)
+	options.NewConsumers = true
+	return options
+}
+
 // readSetup is the SQL that is run before the consumers start.
 func readSetup(file string) (string, error) {
 	if file == "" {
@@ -144,6 +201,26 @@ func readSetup(file string) (string, error) {
 		return "", fmt.Errorf("read the setup: %w", err)
 	}
 	return string(text), nil
+}
+
+// setupRefused says where the setup is refused, when the server did.
+func setupRefused(file, text string, err error) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || file == "" {
+		return fmt.Errorf("run the setup: %w", err)
+	}
+	at := problem.Position{File: file, Line: 1, Col: 1}
+	before := []rune(text)
+	for _, r := range before[:min(max(int(answer.Position)-1, 0), len(before))] {
+		at.Col++
+		if r == '\n' {
+			at.Line, at.Col = at.Line+1, 1
+		}
+	}
+	return problem.List{{
+		At: at, Severity: problem.Error, Code: "bad-setup", What: "the database refuses the setup: " + said(answer),
+		Fix: "correct the SQL: it runs once, on an empty database",
+	}}
 }
 
 // devPoll is the longest that a consumer waits on a database that nobody else uses.

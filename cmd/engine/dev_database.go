@@ -42,13 +42,20 @@ func (d devDB) watch(ctx context.Context) (context.Context, context.CancelFunc) 
 }
 
 // devDatabase is a database for dev alone.
-func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, consumers int) (devDB, error) {
-	if existing, _ := env(databaseVariable); existing != "" {
+func devDatabase(cmd *cobra.Command, f devFlags, env lookupEnv, avoid []string, consumers int) (devDB, error) {
+	existing, err := givenServer(env, avoid)
+	if err != nil {
+		return devDB{}, err
+	}
+	if existing != "" {
+		if err := mayCreate(cmd.Context(), existing); err != nil {
+			return devDB{}, err
+		}
 		made, err := scratchDatabase(cmd.Context(), cmd.ErrOrStderr(), existing, "bothy_dev_")
 		if err != nil {
 			return devDB{}, err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server of %s\n", made.name, databaseVariable)
+		fmt.Fprintf(cmd.ErrOrStderr(), "database %s made on the server %s of %s\n", made.name, postgres.Address(existing), serverVariable)
 		return made, nil
 	}
 	server, err := devdb.Start(cmd.Context(), devdb.Options{
@@ -77,14 +84,14 @@ func scratchDatabase(ctx context.Context, say io.Writer, server, prefix string) 
 		return devDB{}, err
 	}
 	if err := postgres.CreateDatabase(ctx, server, name); err != nil {
-		return devDB{}, fmt.Errorf("make the database %s on the server of %s: %w", name, databaseVariable, err)
+		return devDB{}, fmt.Errorf("make the database %s on the server of %s: %w", name, serverVariable, err)
 	}
 	sweepScratch(ctx, say, server, prefix)
 	return devDB{url: url, name: name, stop: func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropLimit)
 		defer cancel()
 		if err := postgres.DropDatabase(ctx, server, name); err != nil {
-			return fmt.Errorf("drop the database %s, which this command made on the server of %s: %w", name, databaseVariable, err)
+			return fmt.Errorf("drop the database %s, which this command made on the server of %s: %w", name, serverVariable, err)
 		}
 		return nil
 	}}, nil
@@ -99,7 +106,7 @@ func sweepScratch(ctx context.Context, say io.Writer, server, prefix string) {
 		if malformed != nil || time.Since(made) < scratchAge {
 			continue
 		}
-		if dropErr := postgres.DropDatabase(ctx, server, name); dropErr != nil {
+		if dropErr := postgres.DropIdleDatabase(ctx, server, name); dropErr != nil {
 			err = errors.Join(err, dropErr)
 			continue
 		}
@@ -120,7 +127,7 @@ func withDatabase(server, name string) (string, error) {
 	}
 	u, err := url.Parse(server)
 	if err != nil {
-		return "", fmt.Errorf("%s is no address of a database", databaseVariable) // the cause would print it, password and all
+		return "", fmt.Errorf("%s is no address of a database", serverVariable) // the cause would print it, password and all
 	}
 	u.Path = "/" + name
 	query := u.Query()

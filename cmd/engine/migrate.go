@@ -36,12 +36,17 @@ new consumers. It is safe at any time and when several run it at once; a second 
 
 --bootstrap also creates the roles of database.roles that are missing, with LOGIN and without a password,
 and grants what only an administrator may grant. Where this user may not, engine migrate sql prints
-everything for somebody who may.`,
+everything for somebody who may.
+
+A consumer that got another name in the file would begin at the head of the log and miss what the old name has
+still to see. So while a cursor has no consumer in the file, up lets no new name in and exits with 1: run
+engine consumers rename OLD NEW for one that was renamed, or up --new-consumers when none was.`,
 		Example: `  engine migrate up
   engine migrate up --bootstrap --config production.yaml`,
 		Args: arguments(),
 	}
 	path := configFlag(cmd)
+	newConsumers := cmd.Flags().Bool("new-consumers", false, "let new names in although a cursor has no consumer: they are no old ones renamed")
 	bootstrap := cmd.Flags().Bool("bootstrap", false, "create missing roles and grant what only an administrator may")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadConfig(cmd, *path, env)
@@ -49,15 +54,18 @@ everything for somebody who may.`,
 			return err
 		}
 		options := engine.MigrateOptions(cfg)
-		options.Bootstrap = *bootstrap
+		options.Bootstrap, options.NewConsumers = *bootstrap, *newConsumers
 		options.Log = func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
 		report, err := postgres.Migrate(cmd.Context(), options)
 		if err != nil {
 			return err
 		}
 		printReport(cmd, report)
+		if report.Doubt != nil {
+			return fmt.Errorf("no new name was let in: %s\nfix: %s", report.Doubt, report.Doubt.Fix())
+		}
 		if len(report.Stopped()) > 0 {
-			return errors.New("the engine cannot run yet: an administrator has to see to what stands above")
+			return errors.New("the engine cannot run yet: see to what stands above, then run `engine migrate up` again")
 		}
 		return nil
 	}
@@ -67,7 +75,7 @@ everything for somebody who may.`,
 // printReport says what is left to do; what was done was said while it was done.
 func printReport(cmd *cobra.Command, report postgres.Report) {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if !report.Changed() && len(report.Missing) == 0 {
+	if !report.Changed() && len(report.Missing) == 0 && report.Doubt == nil {
 		fmt.Fprintln(stdout, "nothing to do")
 	}
 	for _, note := range report.Notes {
@@ -75,7 +83,7 @@ func printReport(cmd *cobra.Command, report postgres.Report) {
 	}
 	stops := report.Stopped()
 	if len(stops) > 0 {
-		fmt.Fprintln(stderr, "an administrator has to see to this:")
+		fmt.Fprintln(stderr, "this role may not do it, or the configuration does not let it: somebody has to see to this:")
 		for _, n := range stops {
 			fmt.Fprintf(stderr, "    %s\n", n.Do)
 		}

@@ -109,6 +109,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 	root.AddCommand(
 		initCommand(),
 		devCommand(env),
+		chaosEngineCommand(env),
 		validateCommand(env),
 		testCommand(env),
 		configCommand(env),
@@ -121,6 +122,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		healthcheckCommand(env),
 		consumersCommand(env),
 		whyCommand(env),
+		doctorCommand(env),
 		postgresCommand(),
 		versionCommand(),
 	)
@@ -228,7 +230,12 @@ func loadConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config,
 
 // readConfig is loadConfig without a look at database.url_file, for a command with another database.
 func readConfig(cmd *cobra.Command, path string, env lookupEnv) (*config.Config, error) {
-	cfg, problems := configReader(cmd, path)(env)
+	return usable(cmd, configReader(cmd, path), env)
+}
+
+// usable is the configuration that parse gives, with its warnings on the standard error.
+func usable(cmd *cobra.Command, parse func(lookupEnv) (*config.Config, problem.List), env lookupEnv) (*config.Config, error) {
+	cfg, problems := parse(env)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/expect"
 	"example.com/bothy/engine/problem"
 )
@@ -36,8 +37,9 @@ which events there are, which rows the tables hold, and which jobs the consumers
 others.
 
 Tests of the rules field, list and none need no database. The first test that reaches a query or a handler
-starts a private PostgreSQL, as engine dev does, or makes a database of its own on the server of
-BOTHY_DATABASE_URL. Every test runs there in a transaction that is never committed.
+starts a private PostgreSQL, as engine dev does. When BOTHY_TEST_SERVER_URL is set, it makes a database of its
+own on that server; a server that the configuration names is refused there. Every test runs in a transaction
+that is never committed.
 
 The last line says what no test touches: consumers whose rule no event reached, and patterns of types that no
 event matched.`,
@@ -112,14 +114,15 @@ func besideOf(path string) string {
 }
 
 func runTests(cmd *cobra.Command, f testFlags, files []string, env lookupEnv) (err error) {
-	subject, err := testSubject(cmd, f.config, env)
+	parse := configReader(cmd, f.config)
+	subject, err := testSubject(parse, env)
 	if problems, ok := errors.AsType[problem.List](err); ok && f.junit != "" {
 		err = errors.Join(err, writeJUnit(f.junit, []expect.Report{{File: f.config, Problems: problems}}))
 	}
 	if err != nil {
 		return err
 	}
-	servers := &testServers{cmd: cmd, env: env, cfg: subject.Config}
+	servers := &testServers{cmd: cmd, env: env, cfg: subject.Config, avoid: realAddresses(parse, env)}
 	defer func() { err = errors.Join(err, servers.stop()) }()
 
 	var reports []expect.Report
@@ -166,7 +169,8 @@ func showTests(cmd *cobra.Command, f testFlags, reports []expect.Report, found p
 	broken := found.Errors() > 0
 	switch {
 	case ran == 0 && f.run != "" && !broken:
-		fmt.Fprintf(stderr, "warning: no test has a name that matches %q\n", f.run)
+		fmt.Fprintf(stderr, "engine: no test matches -run %q: write a part of the name of one\n", f.run)
+		return errReported // a name that was changed must not pass for ever
 	case ran > 0:
 		fmt.Fprintln(out, expect.Summary(reports))
 	}
@@ -181,8 +185,8 @@ func showTests(cmd *cobra.Command, f testFlags, reports []expect.Report, found p
 
 // testSubject reads the configuration with the variables of the environment, or as it stands when one of them
 // is not set: tests need no secret, and the address of the server is never that of a test.
-func testSubject(cmd *cobra.Command, path string, env lookupEnv) (expect.Subject, error) {
-	parse, lookup := configReader(cmd, path), privately(env)
+func testSubject(parse func(lookupEnv) (*config.Config, problem.List), env lookupEnv) (expect.Subject, error) {
+	lookup := privately(env)
 	cfg, found := parse(lookup)
 	if slices.ContainsFunc(found, func(p problem.Problem) bool { return p.Code == "unset-variable" }) {
 		lookup = nil

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type testServers struct {
 	cmd *cobra.Command
 	env lookupEnv
 	cfg *config.Config
+	// avoid are the addresses of the configuration: a setup could leave a role on their servers
+	avoid []string
 
 	address string // of the server, once there is one
 	err     error  // why there is none
@@ -46,7 +49,7 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 	cfg := *s.cfg
 	alone(&cfg, made.url)
 	cfg.Sync.EventLogPartitionSize, cfg.Sync.PartitionsAhead = postgres.DefaultPartitionSize, 1
-	if _, err := postgres.Migrate(ctx, engine.MigrateOptions(&cfg)); err != nil {
+	if _, err := postgres.Migrate(ctx, aloneOptions(&cfg)); err != nil {
 		return nil, err
 	}
 	e, err := engine.Open(ctx, &cfg)
@@ -62,10 +65,19 @@ func (s *testServers) open(ctx context.Context) (expect.Stage, error) {
 
 // start gives the address of a server.
 func (s *testServers) start(ctx context.Context) (string, error) {
-	if existing, _ := s.env(databaseVariable); existing != "" {
+	say := s.cmd.ErrOrStderr()
+	existing, err := givenServer(s.env, s.avoid)
+	if err != nil {
+		return "", err
+	}
+	if existing != "" {
+		if err := mayCreate(ctx, existing); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(say, "tests run on the server %s of %s\n", postgres.Address(existing), serverVariable)
 		return existing, nil
 	}
-	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: s.cmd.ErrOrStderr()})
+	server, err := devdb.Start(ctx, devdb.Options{Fetch: true, Log: say})
 	if err != nil {
 		return "", err
 	}
@@ -91,6 +103,9 @@ type stage struct {
 // Setup runs a script.
 func (s stage) Setup(ctx context.Context, sql string) error {
 	err := postgres.RunScript(ctx, s.url, sql)
+	if flaw, ok := errors.AsType[*postgres.ScriptError](err); ok {
+		return &expect.RefusedError{Row: -1, Event: -1, At: flaw.At, What: flaw.What, Fix: flaw.Fix}
+	}
 	answer, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return err
@@ -129,7 +144,11 @@ func readable(err error) error {
 	}
 	text := "the recipient rule " + rule.What
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		text += ": " + said(answer)
+		if !strings.Contains(rule.Fix, strings.TrimSuffix(answer.Hint, ".")) {
+			text += ": " + said(answer)
+		} else {
+			text += ": " + answer.Message // its hint is the fix
+		}
 	}
 	return errors.New(text + "\nfix: " + rule.Fix)
 }

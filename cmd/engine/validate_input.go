@@ -78,13 +78,14 @@ func readInput(cmd *cobra.Command, name string) ([]byte, *problem.Problem) {
 	return text, nil
 }
 
-// check reads a file that need not run here; see offline.
+// check reads a file that need not run here: a variable that is not set is a warning, and the values of the others are
+// checked.
 func check(cmd *cobra.Command, file string, env lookupEnv) (*config.Config, problem.List) {
 	text, found := readInput(cmd, file)
 	if found != nil {
 		return nil, problem.List{*found}
 	}
-	return offline(file, text, env)
+	return config.Preview(file, text, env)
 }
 
 // check checks a file, and asks its database when database is set. The database needs every variable.
@@ -92,11 +93,9 @@ func (in *input) check(ctx context.Context, database bool, env lookupEnv) (probl
 	if in.found != nil {
 		return in.found, nil
 	}
-	parse := offline
+	parse := config.Preview
 	if database {
-		parse = func(name string, text []byte, env lookupEnv) (*config.Config, problem.List) {
-			return config.Parse(name, text, env)
-		}
+		parse = config.Parse
 	}
 	cfg, found := parse(in.name, in.text, env)
 	if database && cfg != nil {
@@ -110,34 +109,6 @@ func (in *input) check(ctx context.Context, database bool, env lookupEnv) (probl
 		in.config = cfg
 	}
 	return found, nil
-}
-
-// offline reads a file with the variables of the environment. The machine that validates is seldom the one that
-// runs: a variable that is not set is a warning, and the values of the others are checked.
-func offline(name string, text []byte, env lookupEnv) (*config.Config, problem.List) {
-	cfg, found := config.Parse(name, text, env)
-	unset := map[problem.Position]bool{}
-	var rest problem.List
-	for _, p := range found {
-		if p.Code == unsetVariable {
-			unset[p.At] = true
-		} else {
-			rest = append(rest, p)
-		}
-	}
-	if len(unset) == 0 {
-		return cfg, found
-	}
-	cfg, unlooked := config.Parse(name, text, nil)
-	for _, p := range unlooked {
-		if p.Code == unsetVariable && unset[p.At] {
-			rest = append(rest, p)
-		}
-	}
-	if rest.Errors() > 0 {
-		cfg = nil
-	}
-	return cfg, rest
 }
 
 // described are the inputs as a report wants them, and the tables that something was found in. Those of the program are

@@ -318,3 +318,19 @@ consumers:
 		t.Errorf("got %d problems, want 12", len(problems))
 	}
 }
+
+// Before a run, only what is not set is left unchecked: other variables are replaced and checked.
+func TestPreview(t *testing.T) {
+	text := strings.ReplaceAll(good, "archive.append", `"${KIND}"`) + "    batch: ${NUMBER}\n    poll_interval: ${WORD}\n"
+	_, problems := Preview("consumers.yaml", []byte(text), env)
+	if diff := cmp.Diff([]string{"4:17 unset-variable", "7:20 bad-duration"}, places(problems)); diff != "" {
+		t.Fatalf("(-want +got)\n%s\n%v", diff, problems)
+	}
+	if problems[0].Severity != problem.Warning || !strings.Contains(problems[0].What, "KIND, which is not set here,") {
+		t.Errorf("got %v, want a warning that KIND is not set here", problems[0])
+	}
+	cfg, problems := Preview("consumers.yaml", []byte(strings.ReplaceAll(text, "${WORD}", "5s")), env)
+	if cfg == nil || cfg.Consumers[0].Batch != 250 || cfg.Consumers[0].Job.Kind != "${KIND}" {
+		t.Errorf("got %v, want the batch of the variable and the kind as written: %v", cfg, problems)
+	}
+}

@@ -15,12 +15,13 @@ import (
 type checker struct {
 	*document.Tree
 
-	cfg *Config
+	cfg      *Config
+	compared int // what comparing patterns has cost so far
 }
 
 func check(cfg *Config, tree *document.Tree) {
 	cfg.trim()
-	c := checker{tree, cfg}
+	c := &checker{Tree: tree, cfg: cfg}
 	c.urls()
 	c.names()
 	c.kinds()
@@ -47,10 +48,10 @@ func (c *Config) trim() {
 func in(i int, key string) string { return "consumers[" + strconv.Itoa(i) + "]." + key }
 
 // usable reports whether the value of a path can be compared: it is a default, or it is written and sound.
-func (c checker) usable(path string) bool { return !c.Written(path) || c.Sound(path) }
+func (c *checker) usable(path string) bool { return !c.Written(path) || c.Sound(path) }
 
 // source is where a value of a consumer comes from: its own key, or the one of the section consumer.
-func (c checker) source(i int, own, section string) string {
+func (c *checker) source(i int, own, section string) string {
 	if path := in(i, own); c.Written(path) {
 		return path
 	}
@@ -58,7 +59,7 @@ func (c checker) source(i int, own, section string) string {
 }
 
 // either gives two paths, the one to point at first: a value that is written can be changed where it stands.
-func (c checker) either(first, second string) (at, also string) {
+func (c *checker) either(first, second string) (at, also string) {
 	if !c.Written(first) && c.Written(second) {
 		return second, first
 	}
@@ -67,7 +68,7 @@ func (c checker) either(first, second string) (at, also string) {
 
 // conflict reports two values that do not go together. It names both keys and shows neither value. report
 // is Refuse or Warn.
-func (c checker) conflict(report func(path, code, what, fix string, also ...string), code, first, second, what, fix string) {
+func (c *checker) conflict(report func(path, code, what, fix string, also ...string), code, first, second, what, fix string) {
 	at, also := c.either(first, second)
 	if c.Written(also) {
 		report(at, code, what, fix, also)
@@ -76,23 +77,41 @@ func (c checker) conflict(report func(path, code, what, fix string, also ...stri
 	report(at, code, what+"; "+also+" is not written, so its default holds", fix)
 }
 
-func (c checker) urls() {
+func (c *checker) urls() {
 	const url, file = "database.url", "database.url_file"
 	if c.Written(url) && c.Written(file) {
 		c.Refuse(file, "bad-choice", "database has url and url_file, and it takes one of them", "keep one of them", url)
+	}
+	database := c.cfg.Database
+	for _, u := range []struct {
+		path string
+		url  Secret
+	}{{url, database.URL}, {"database.admin_url", database.AdminURL}, {"database.listen_url", database.ListenURL}} {
+		if !c.Sound(u.path) {
+			continue
+		}
+		if near := misspelled(u.url.Reveal()); near != "" {
+			c.Warn(u.path, "odd-parameter", fmt.Sprintf("%s has a parameter that is not known and looks like %s; the server would be asked to set it", u.path, near),
+				fmt.Sprintf("did you mean %q?", near))
+		}
 	}
 }
 
 // names refuses two consumers of one name: they would share one cursor, and each would lose the events that
 // the other took. Names that only a careful look tells apart are a warning.
-func (c checker) names() {
+func (c *checker) names() {
 	first, like := map[string]string{}, map[string]string{}
 	for i, consumer := range c.cfg.Consumers {
 		path := in(i, "name")
 		if !c.Sound(path) {
 			continue
 		}
-		if before, known := first[consumer.Name]; known {
+		if before, known := first[consumer.Name]; known && c.At(path) == c.At(before) { // behind an anchor
+			entry := "consumers[" + strconv.Itoa(i) + "]"
+			c.RefuseUse(entry, "duplicate-name", fmt.Sprintf("%s takes its name, %s, from another consumer; both would move one cursor", entry, c.Quoted(path)),
+				"give this one a name of its own", before)
+			continue
+		} else if known {
 			c.Refuse(path, "duplicate-name", fmt.Sprintf("%s is %s, and so is that of another consumer; both would move one cursor", path, c.Quoted(path)),
 				"give one of the two another name", before)
 			continue
@@ -110,7 +129,7 @@ func (c checker) names() {
 
 // kinds warns of two consumers whose jobs one worker gets: that may be meant, and only the tag tells the
 // jobs apart.
-func (c checker) kinds() {
+func (c *checker) kinds() {
 	first := map[string]int{}
 	others := map[string]int{}
 	for i, consumer := range c.cfg.Consumers {
@@ -144,7 +163,7 @@ func (c checker) kinds() {
 
 // ages holds what tells of a late consumer between the poll, which may make it a little late, and the
 // retention, which makes it lose events.
-func (c checker) ages() {
+func (c *checker) ages() {
 	const retention, alerts, polls = "sync.event_retention", "consumer.pending_alert_after", "consumer.poll_interval"
 	late := func(alert string, after time.Duration) {
 		if c.usable(alert) && c.usable(retention) && after >= c.cfg.Sync.EventRetention {
@@ -177,7 +196,7 @@ func (c checker) ages() {
 const spare = 3
 
 // pool warns of rounds that wait for each other.
-func (c checker) pool() {
+func (c *checker) pool() {
 	const path, most = "database.pool_max_conns", 1000
 	need := len(c.cfg.Consumers) + spare
 	if !c.Sound(path) || c.cfg.Database.PoolMaxConns >= need || need > most {
@@ -188,7 +207,7 @@ func (c checker) pool() {
 }
 
 // partition warns of a batch that no partition can hold.
-func (c checker) partition() {
+func (c *checker) partition() {
 	const path = "sync.event_log_partition_size"
 	if !c.usable(path) {
 		return

@@ -77,7 +77,7 @@ func TestCovers(t *testing.T) {
 		{"*b*c", "bcbc", true},
 		{"a", "a", true},
 	} {
-		if got := covers(c.pattern, c.other); got != c.want {
+		if got := newPattern(c.pattern).covers(newPattern(c.other)); got != c.want {
 			t.Errorf("covers(%q, %q) is %v, want %v", c.pattern, c.other, got, c.want)
 		}
 	}

@@ -83,11 +83,15 @@ type Roles struct {
 
 // Sync describes the event log.
 type Sync struct {
-	EventRetention        time.Duration `yaml:"event_retention" default:"720h" validate:"min=1h,max=87600h" since:"0.1" doc:"How long events are kept at least. Older ones are dropped with their partition, also when a consumer has not read them."`
+	EventRetention        time.Duration `yaml:"event_retention" default:"720h" validate:"min=1h,max=87600h" since:"0.1" doc:"How long events are kept at least. Older ones are dropped with their partition; retention_policy says what holds for those that a consumer has not read. A shorter time takes effect with engine migrate up."`
+	RetentionPolicy       string        `yaml:"retention_policy" default:"skip" validate:"oneof=skip hold" since:"0.1" doc:"What happens to events older than event_retention that a declared consumer has not read. skip keeps them for another hour, and up to another event_retention while a consumer that lacks them makes headway; then they are dropped and the consumer skips them. hold keeps them until they are read, however long that takes. Both warn first."`
 	EventLogPartitionSize int64         `yaml:"event_log_partition_size" default:"1000000" validate:"min=10,max=1000000000" unit:"events" since:"0.1" doc:"How many numbers one partition of the event log holds."`
 	PartitionsAhead       int           `yaml:"partitions_ahead" default:"4" validate:"min=1,max=100" unit:"partitions" since:"0.1" doc:"How many empty partitions are kept ready after the one in use."`
 	Notify                string        `yaml:"notify" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether an append wakes the consumers at once. Without it they find events when they poll, and appends are a little cheaper."`
 }
+
+// Holds reports whether events wait for the declared consumers however old they get.
+func (s Sync) Holds() bool { return s.RetentionPolicy == "hold" }
 
 // Notifies reports whether notify is on.
 func (s Sync) Notifies() bool { return s.Notify != "off" }
@@ -185,6 +189,9 @@ func (c *Config) Names() []string {
 // At is where the value of a path such as consumers[2].job.kind is written. A value that is not in the
 // file (a default) is at its nearest parent that is, at last the start of the file.
 func (c *Config) At(path string) problem.Position { return c.tree.At(path) }
+
+// KeyAt is where the key of a list such as consumers is written.
+func (c *Config) KeyAt(path string) problem.Position { return c.tree.KeyAt(path) }
 
 // Inside is the place of the character of a text with the number offset, counted from 0 in characters of
 // the value as it stands in the Config: where PostgreSQL points to inside a query.

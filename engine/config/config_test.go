@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 	if want := (Log{Level: "info", Format: "text"}); cfg.Log != want {
 		t.Errorf("log: got %v, want %v", cfg.Log, want)
 	}
-	if cfg.Sync != (Sync{EventRetention: 720 * time.Hour, EventLogPartitionSize: 1_000_000, PartitionsAhead: 4, Notify: "on"}) || cfg.Shutdown.TotalTimeout != 25*time.Second || cfg.Jobs != (Jobs{Schema: "public"}) {
+	if cfg.Sync != (Sync{EventRetention: 720 * time.Hour, RetentionPolicy: "skip", EventLogPartitionSize: 1_000_000, PartitionsAhead: 4, Notify: "on"}) || cfg.Shutdown.TotalTimeout != 25*time.Second || cfg.Jobs != (Jobs{Schema: "public"}) {
 		t.Errorf("got %+v %+v %+v", cfg.Sync, cfg.Shutdown, cfg.Jobs)
 	}
 }

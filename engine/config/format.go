@@ -3,9 +3,6 @@
 package config
 
 import (
-	"net"
-	"net/url"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -86,7 +83,7 @@ var formats = map[string]document.Format{
 	"database_url": {
 		Code: "bad-url", Example: "postgres://app@db.example.com/shop",
 		Pattern: `^(postgres(ql)?://|[^:]*=)`,
-		Fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, or key=value pairs",
+		Fix:     "write postgres://user:password@host:port/database with reserved characters percent-encoded, key=value pairs, or a variable: ${NAME}",
 		Trouble: databaseURL,
 	},
 	"file_path": {
@@ -104,6 +101,7 @@ var formats = map[string]document.Format{
 		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
 		Fix:     "write one SELECT over the relation batch that gives seq and recipient",
 		Trouble: func(text string) (string, string) { _, why, fix := trimQuery(text); return why, fix },
+		Place:   queryPlace,
 	},
 }
 
@@ -241,52 +239,4 @@ func filePath(text string) (why, fix string) {
 	default:
 		return "", ""
 	}
-}
-
-// databaseURL accepts what PostgreSQL's own tools accept, as far as that can be told without connecting.
-func databaseURL(text string) (why, fix string) {
-	scheme, rest, isURL := strings.Cut(text, "://")
-	switch {
-	case strings.ContainsRune(text, 0):
-		return "which holds the character U+0000", "remove it"
-	case !isURL && strings.Contains(text, "="):
-		return "", ""
-	case !isURL:
-		return "which is neither a URL nor key=value pairs", ""
-	case strings.Contains(scheme, "="):
-		return "", "" // key=value pairs, one of which holds ://
-	case scheme != "postgres" && scheme != "postgresql":
-		return "whose scheme is not postgres", "begin it with postgres://"
-	}
-	// Several hosts are allowed, host1:5432,host2:5432, which url.Parse does not know: it gets the first.
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority, tail := rest[:end], rest[end:]
-	at := strings.LastIndexByte(authority, '@') + 1
-	hosts, _, _ := strings.Cut(authority[at:], ",")
-	if _, err := url.Parse("postgres://" + authority[:at] + hosts + tail); err != nil {
-		// The error holds the text, and the text may hold a password.
-		return "which cannot be read as a URL", "percent-encode the characters % : / ? # [ ] @ in user and password"
-	}
-	return "", ""
-}
-
-// listenAddress takes what net.Listen takes, without looking a name up.
-func listenAddress(text string) (why, fix string) {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		if strings.Contains(text, "://") {
-			return "which is a URL and no address", ""
-		}
-		return "which is not a host and a port", ""
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || port != strconv.FormatUint(n, 10) {
-		return "whose port is not a number from 0 to 65535", ""
-	}
-	if strings.ContainsFunc(host, func(c rune) bool { return unicode.IsSpace(c) || c == '/' || c == '@' }) {
-		return "whose host cannot be one", ""
-	}
-	return "", ""
 }

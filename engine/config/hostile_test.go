@@ -50,6 +50,7 @@ func hostile() map[string]string {
 		"braces":            strings.Repeat("{a: ", 20000),
 		"dashes":            strings.Repeat("- ", 20000),
 		"questions":         strings.Repeat("? ", 20000),
+		"one key again":     good + "log:\n" + strings.Repeat("  level: info\n", 100_000),
 		"self":              good + "database: &d {roles: *d}\n",
 		"self merge":        good + "database: &d {<<: *d}\n",
 		"too large":         good + "#" + strings.Repeat("x", MaxSize),
@@ -129,5 +130,49 @@ func TestManyConsumers(t *testing.T) {
 	}
 	if _, problems := Parse("consumers.yaml", sized(5001), env); len(problems) != 1 || problems[0].Code != "long-list" {
 		t.Errorf("5,001 consumers: got %v, want long-list", problems)
+	}
+}
+
+// Many aliases without an anchor, or many places that look like one, do not keep the reader.
+func TestManyUnknownAliases(t *testing.T) {
+	for name, text := range map[string]string{
+		"many":      good + "log: {level: [" + strings.Repeat("*a, ", 100_000) + "]}\n",
+		"look like": good + strings.Repeat("# *a\n", 100_000) + "x: '" + strings.Repeat("*a ", 50_000) + "'\n" + "log: {level: *a}\n",
+	} {
+		begin := time.Now()
+		_, problems := Parse("consumers.yaml", []byte(text), env)
+		t.Logf("%s: %v, %d problems", name, time.Since(begin), len(problems))
+		if problems.Errors() == 0 || problems[0].Code != "bad-yaml" || len(problems) > 50 {
+			t.Errorf("%s: got %d problems, want up to 50", name, len(problems))
+		}
+	}
+}
+
+// Patterns of many stars are compared within a bound: before, such a file took seconds and more than a gigabyte.
+func TestManyStars(t *testing.T) {
+	text := "version: 1\nconsumers:\n"
+	for i := range 400 {
+		text += fmt.Sprintf("  - name: stars-%d\n    job: {kind: stars.%d}\n    recipients: none\n    types:\n", i, i)
+		for j := range 100 {
+			text += fmt.Sprintf("      - x%s%d\n", strings.Repeat(string(rune('a'+j%26))+"*", 20), j)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begin := time.Now()
+	cfg, problems := Parse("consumers.yaml", []byte(text), env)
+	took := time.Since(begin)
+	runtime.ReadMemStats(&after)
+	allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
+	t.Logf("%v, %d MB", took, allocated)
+	if cfg == nil || problems.Errors() > 0 || allocated > 200 {
+		t.Errorf("%d errors, %d MB, want a configuration in less than 200 MB", problems.Errors(), allocated)
+	}
+	c := &checker{Tree: cfg.tree, cfg: cfg}
+	for i := range cfg.Consumers {
+		c.types(i)
+	}
+	if c.compared > maxCovers+1000 {
+		t.Errorf("%d characters were compared, want at most %d", c.compared, maxCovers)
 	}
 }

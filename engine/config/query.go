@@ -5,6 +5,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // trimQuery reads the SQL of a rule as far as that goes without a database: what is text, what is a
@@ -12,50 +13,70 @@ import (
 // a quote or a comment open, and is one statement. What it gives back has no comment, no semicolon and no
 // blank at its end. Whether the SQL is right only the server can say.
 func trimQuery(text string) (query, why, fix string) {
-	s := scanner{text: text, union: -1}
+	query, _, why, fix = readQuery(text)
+	return query, why, fix
+}
+
+// queryPlace is where in the SQL of a rule its trouble is, in characters, counted from 0; -1 for the whole.
+func queryPlace(text string) int {
+	_, at, _, _ := readQuery(text)
+	if at < 0 {
+		return -1
+	}
+	return utf8.RuneCountInString(text[:at])
+}
+
+// readQuery is trimQuery with the byte that the trouble begins at, or -1.
+func readQuery(text string) (query string, at int, why, fix string) {
+	s := scanner{text: text, union: -1, parameter: -1, unmatched: -1, after: -1}
 	s.scan()
 	query = strings.TrimSpace(text[:s.end])
 	switch {
 	case s.open != "":
-		return "", "where " + s.open + " is never closed", "close it"
-	case s.unbalanced || s.depth > 0:
-		return "", "whose parentheses do not match", "check each ( and )"
-	case s.after:
-		return "", "which is more than one statement", "keep one SELECT, without a semicolon in it"
+		return "", s.opened, "where " + s.open + " is never closed", "close it"
+	case s.unmatched >= 0:
+		return "", s.unmatched, "where a ) closes nothing", "remove it, or open it before"
+	case len(s.depth) > 0:
+		return "", s.depth[len(s.depth)-1], "where a ( is never closed", "close it"
+	case s.after >= 0:
+		return "", s.after, "where a second statement begins", "keep one SELECT, without a semicolon in it"
 	case query == "":
-		return "", "which holds no SQL", ""
-	case s.parameter:
-		return "", "which names a parameter such as $1, and a rule is given none", "write the value itself"
+		return "", -1, "which holds no SQL", ""
+	case s.parameter >= 0:
+		return "", s.parameter, "which names the parameter " + s.name + ", and a rule is given none", "write the value itself"
 	case !s.begins("select", "with", "values", "table"):
-		return "", "which is not a SELECT", "begin it with SELECT or WITH"
+		return "", s.start, "which is not a SELECT", "begin it with SELECT or WITH"
 	case !s.batch:
-		return "", "which does not mention the relation batch, so it cannot tell which events are new", "write ... FROM batch b ... and select b.seq"
+		return "", -1, "which does not mention the relation batch, so it cannot tell which events are new", "write ... FROM batch b ... and select b.seq"
 	default:
-		return query, "", ""
+		return query, -1, "", ""
 	}
 }
 
 // scanner knows as much of SQL as it takes to tell words from quotes and comments.
 type scanner struct {
-	text       string
-	pos        int
-	end        int    // after the last character that counts
-	first      string // the first word, in lower case
-	depth      int
-	open       string // what was opened and never closed
-	batch      bool   // the relation batch is mentioned
-	parameter  bool
-	semicolon  bool
-	after      bool // something follows a semicolon
-	unbalanced bool
-	unions     []int // where each UNION ALL outside of parentheses begins and ends
-	union      int   // where the UNION before this word begins, or -1
+	text      string
+	pos       int
+	end       int    // after the last character that counts
+	first     string // the first word, in lower case
+	start     int    // where it begins
+	depth     []int  // where each open ( stands
+	open      string // what was opened and never closed
+	opened    int    // where
+	batch     bool   // the relation batch is mentioned
+	parameter int    // where the first one is, or -1
+	name      string // of that, such as $1
+	semicolon bool
+	after     int   // where what follows a semicolon begins, or -1
+	unmatched int   // where the first ) is that closes nothing, or -1
+	unions    []int // where each UNION ALL outside of parentheses begins and ends
+	union     int   // where the UNION before this word begins, or -1
 }
 
 // repeats reports whether a query joins the same SELECT to itself by UNION ALL, so that it gives each
 // target twice.
 func repeats(query string) bool {
-	s := scanner{text: query, union: -1}
+	s := scanner{text: query, union: -1, parameter: -1, unmatched: -1, after: -1}
 	s.scan()
 	seen := map[string]bool{}
 	from := 0
@@ -64,7 +85,7 @@ func repeats(query string) bool {
 		if i < len(s.unions) {
 			to = s.unions[i]
 		}
-		arm := strings.Join(strings.Fields(query[from:to]), " ")
+		arm := bare(strings.Join(strings.Fields(query[from:to]), " "))
 		if seen[arm] {
 			return true
 		}
@@ -76,6 +97,19 @@ func repeats(query string) bool {
 	return false
 }
 
+// bare is a SELECT without the parentheses around it.
+func bare(arm string) string {
+	for strings.HasPrefix(arm, "(") && strings.HasSuffix(arm, ")") {
+		inner := strings.TrimSpace(arm[1 : len(arm)-1])
+		s := scanner{text: inner, union: -1, parameter: -1, unmatched: -1, after: -1}
+		if s.scan(); s.unmatched >= 0 || len(s.depth) > 0 || s.open != "" {
+			break // those of two parts
+		}
+		arm = inner
+	}
+	return arm
+}
+
 func (s *scanner) begins(words ...string) bool {
 	return slices.Contains(words, s.first)
 }
@@ -84,6 +118,7 @@ func (s *scanner) begins(words ...string) bool {
 func (s *scanner) scan() {
 	for s.pos < len(s.text) && s.open == "" {
 		start, c := s.pos, s.text[s.pos]
+		s.opened = start
 		rest := s.text[s.pos:]
 		switch {
 		case strings.IndexByte(" \t\r\n\f\v", c) >= 0:
@@ -110,20 +145,23 @@ func (s *scanner) scan() {
 			s.word()
 		default:
 			s.pos++
-			s.parenthesis(c)
+			s.parenthesis(c, start)
 		}
-		s.after = s.after || s.semicolon
+		if s.semicolon && s.after < 0 {
+			s.after = start
+		}
 		s.end = s.pos
 	}
 }
 
-func (s *scanner) parenthesis(c byte) {
-	switch c {
-	case '(':
-		s.depth++
-	case ')':
-		s.depth--
-		s.unbalanced = s.unbalanced || s.depth < 0
+func (s *scanner) parenthesis(c byte, at int) {
+	switch {
+	case c == '(':
+		s.depth = append(s.depth, at)
+	case c == ')' && len(s.depth) > 0:
+		s.depth = s.depth[:len(s.depth)-1]
+	case c == ')' && s.unmatched < 0:
+		s.unmatched = at
 	}
 }
 
@@ -188,7 +226,9 @@ func (s *scanner) dollar() {
 	tag := s.text[start:s.pos]
 	switch {
 	case len(tag) > 1 && isDigit(tag[1]):
-		s.parameter = true
+		if s.parameter < 0 {
+			s.parameter, s.name = start, tag
+		}
 	case s.pos < len(s.text) && s.text[s.pos] == '$':
 		s.pos++
 		s.past(tag+"$", false, "the quote "+tag+"$")
@@ -203,10 +243,10 @@ func (s *scanner) word() {
 	}
 	word := strings.ToLower(s.text[start:s.pos])
 	if s.first == "" {
-		s.first = word
+		s.first, s.start = word, start
 	}
 	s.batch = s.batch || word == "batch"
-	if word == "all" && s.union >= 0 && s.depth == 0 {
+	if word == "all" && s.union >= 0 && len(s.depth) == 0 {
 		s.unions = append(s.unions, s.union, s.pos)
 	}
 	s.union = -1

@@ -35,6 +35,12 @@ func Parse(file string, text []byte, lookup document.Lookup) (*Config, problem.L
 	return withTree(grammar.Read(file, text, lookup))
 }
 
+// Preview reads and checks a file on a machine that need not run it: a variable that lookup does not know is a
+// warning, and its value is taken as good. The rest is as with Load.
+func Preview(file string, text []byte, lookup document.Lookup) (*Config, problem.List) {
+	return withTree(grammar.Preview(file, text, lookup))
+}
+
 func withTree(cfg *Config, tree *document.Tree, problems problem.List) (*Config, problem.List) {
 	if cfg != nil {
 		cfg.tree = tree

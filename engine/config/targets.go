@@ -13,53 +13,94 @@ func folded(text string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), "_", "-"))
 }
 
+// maxCovers bounds what the comparison of patterns costs in a file, in characters that are looked at: more than any
+// honest file comes to. What is left of a stranger one gets no warning.
+const maxCovers = 20_000_000
+
+// pattern is a pattern on the event type, taken apart.
+type pattern struct {
+	text  string
+	path  string
+	parts []string // what stands between the *
+	least int      // the characters of the shortest text that it takes
+}
+
 // types warns of patterns that mean something else than they seem to, or nothing beside another.
-func (c checker) types(i int) {
-	patterns := c.cfg.Consumers[i].Types
-	at := func(j int) string { return in(i, "types[") + strconv.Itoa(j) + "]" }
-	for j, pattern := range patterns {
-		if !c.Sound(at(j)) {
+func (c *checker) types(i int) {
+	var all, wide []pattern
+	for j, text := range c.cfg.Consumers[i].Types {
+		path := in(i, "types[") + strconv.Itoa(j) + "]"
+		if !c.Sound(path) {
 			continue
 		}
-		if k := strings.IndexAny(pattern, `[?{\`); k >= 0 {
-			c.Warn(at(j), "literal-pattern", fmt.Sprintf("%s is %s, and %c stands for itself in it: only * is a pattern", at(j), c.Quoted(at(j)), pattern[k]),
+		if k := strings.IndexAny(text, `[?{\`); k >= 0 {
+			c.Warn(path, "literal-pattern", fmt.Sprintf("%s is %s, and %c stands for itself in it: only * is a pattern", path, c.Quoted(path), text[k]),
 				"write * for any run of characters, or one pattern for each type")
 		}
-		for k, other := range patterns {
-			if k == j || !c.Sound(at(k)) || !covers(other, pattern) || k > j && covers(pattern, other) {
+		p := newPattern(text)
+		p.path = path
+		all = append(all, p)
+		if len(p.parts) > 1 { // without a * it takes itself alone, and no text stands in a list twice
+			wide = append(wide, p)
+		}
+	}
+	for _, p := range all {
+		behind := false // whether the other stands behind p
+		for _, other := range wide {
+			if other.path == p.path {
+				behind = true
 				continue
 			}
-			c.Warn(at(j), "covered-pattern", fmt.Sprintf("%s is %s, and %s, %s, takes all of that", at(j), c.Quoted(at(j)), at(k), c.Quoted(at(k))),
-				"remove the narrower one, or the wider", at(k))
+			if c.compared++; c.compared > maxCovers {
+				return
+			}
+			if !c.covers(other, p) || behind && c.covers(p, other) {
+				continue
+			}
+			c.Warn(p.path, "covered-pattern", fmt.Sprintf("%s is %s, and %s, %s, takes all of that", p.path, c.Quoted(p.path), other.path, c.Quoted(other.path)),
+				"remove the narrower one, or the wider", other.path)
 			break
 		}
 	}
 }
 
+func newPattern(text string) pattern {
+	p := pattern{text: text, parts: strings.Split(text, "*")}
+	p.least = len(text) - len(p.parts) + 1
+	return p
+}
+
+func (c *checker) covers(p, other pattern) bool {
+	if p.least > other.least {
+		return false
+	}
+	c.compared += len(other.text)
+	return p.covers(other)
+}
+
 // covers reports whether a pattern takes every text that another one takes. A * of the other is any text, so
 // only a * can take it.
-func covers(pattern, other string) bool {
-	if !strings.Contains(pattern, "*") {
-		return pattern == other
+func (p pattern) covers(other pattern) bool {
+	if len(p.parts) == 1 {
+		return p.text == other.text
 	}
-	parts := strings.Split(pattern, "*")
-	rest, ok := strings.CutPrefix(other, parts[0])
+	rest, ok := strings.CutPrefix(other.text, p.parts[0])
 	if !ok {
 		return false
 	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
+	last := len(p.parts) - 1
+	for _, part := range p.parts[1:last] {
 		i := strings.Index(rest, part)
 		if i < 0 {
 			return false
 		}
 		rest = rest[i+len(part):]
 	}
-	return strings.HasSuffix(rest, parts[last])
+	return strings.HasSuffix(rest, p.parts[last])
 }
 
 // targets warns of a rule that gives a target twice. Its jobs are made once all the same.
-func (c checker) targets(i int) {
+func (c *checker) targets(i int) {
 	rule := c.cfg.Consumers[i].Recipients
 	query := in(i, "recipients.query")
 	if c.Sound(query) && repeats(rule.Query) {

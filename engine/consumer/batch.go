@@ -58,7 +58,9 @@ func (b *batch) done(ctx context.Context, o Outcome) {
 	if o.Events == 0 {
 		return
 	}
-	b.trying = false
+	if o.Full || o.Events > b.now/2 {
+		b.trying = false // fewer events say nothing about a batch of this size
+	}
 	if b.now >= b.whole {
 		if b.told {
 			b.told, b.need = false, max(1, b.need/2)

@@ -163,3 +163,30 @@ level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.typ
 		}
 	})
 }
+
+// A larger batch has done well once a round took more than half of it. A round over a single event says nothing of it,
+// so when the batch then fails, it is still the attempt that failed, and the next one waits longer.
+func TestRunnerTriesALargerBatchWithEvents(t *testing.T) {
+	t.Parallel()
+	for events, want := range map[int][]int{
+		1:  {100, 50, 25, 50, 25, 25, 50, 50, 25, 25, 25, 25, 50, 25},
+		40: {100, 50, 25, 50, 25, 25, 50, 50, 25, 25, 50, 25, 25, 25},
+	} {
+		did := short
+		did.Events = events
+		var logs bytes.Buffer
+		s := &script{outcomes: slices.Repeat([]consumer.Outcome{did}, 100), most: 30}
+		run(t, s, &logs, func(_ *consumer.Runner, wake signals) {
+			for _, most := range []int{30, 30, 0, 30, 30, 30, 30, 30} {
+				s.mu.Lock()
+				s.most = most
+				s.mu.Unlock()
+				wake <- struct{}{}
+				synctest.Wait()
+			}
+			if diff := cmp.Diff(want, s.sizes()[:len(want)]); diff != "" {
+				t.Errorf("batches of rounds over %d events (-want +got):\n%s", events, diff)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/round"
@@ -93,15 +94,20 @@ func (b *bound) planRound() (string, error) {
 
 func (b *bound) decide(ctx context.Context) (answer string, err error) {
 	c := b.consumer
-	events := round.Select(b.snapshot.Events, c.Types)
+	events, through, cut := round.Select(b.snapshot.Events, c.Types), b.plan.NewLastSeq, false
+	if whole := b.snapshot.Whole; whole != 0 && whole < through {
+		events = slices.DeleteFunc(slices.Clone(events), func(e round.Event) bool { return e.Seq > whole })
+		through, cut = whole, true
+	}
 	switch c.Rule.Kind {
 	case round.RuleQuery, round.RuleHandler:
-		b.decision, err = b.tx.Recipients(ctx, events, c.MaxJobs, b.plan.NewLastSeq)
+		b.decision, err = b.tx.Recipients(ctx, events, c.MaxJobs, through)
 	case round.RuleNone, round.RuleField, round.RuleList:
-		b.decision = round.Decide(c.Rule, events, c.MaxJobs, b.plan.NewLastSeq)
+		b.decision = round.Decide(c.Rule, events, c.MaxJobs, through)
 	default:
 		err = fmt.Errorf("consumer %q has no recipient rule", c.Name)
 	}
+	b.decision.Cut = b.decision.Cut || cut
 	return answerDecided, err
 }
 

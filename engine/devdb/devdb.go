@@ -65,9 +65,18 @@ var ErrInUse = errors.New("folder is in use")
 type Server struct {
 	bin  Binaries
 	home *home
-	kept *kept // nil for a throwaway server
-	proc *process
+	kept *kept  // nil for a throwaway server
 	log  string // path of the server's own log
+
+	// how it was started, so that it can be again
+	options Options
+	machine machine
+	account *account
+
+	turn  sync.Mutex    // Restart and Stop take turns
+	mu    sync.Mutex    // guards proc
+	proc  *process      // the present one
+	ended chan struct{} // closed when it has ended and is not started again
 
 	stop    sync.Once
 	stopErr error
@@ -89,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 func start(ctx context.Context, o Options, m machine) (*Server, error) {
-	s := &Server{}
+	s := &Server{options: o, machine: m, ended: make(chan struct{})}
 	if err := s.start(ctx, o, m); err != nil {
 		return nil, errors.Join(fmt.Errorf("start of a private PostgreSQL: %w", err), s.Stop())
 	}
@@ -107,6 +116,7 @@ func (s *Server) start(ctx context.Context, o Options, m machine) error {
 	if err != nil {
 		return err
 	}
+	s.account = account
 	// What a killed process left goes first: it may still serve the folder that is asked for now.
 	sweep(m.bases, o.Log)
 	if s.home, err = newHome(m.bases, account, o.Data == "" && !o.Durable); err != nil {
@@ -128,10 +138,34 @@ func (s *Server) start(ctx context.Context, o Options, m machine) error {
 	if err := s.prepare(ctx, account, o.Durable); err != nil {
 		return err
 	}
-	if s.proc, err = s.launch(o, m, account); err != nil {
+	p, err := s.launch(o, m, account)
+	if err != nil {
 		return err
 	}
-	return s.waitReady(ctx)
+	s.serve(p)
+	return s.waitReady(ctx, p)
+}
+
+// serve makes p the server's process. When it ends and is the present one still, the server has ended.
+func (s *Server) serve(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proc = p
+	go func() {
+		<-p.done
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.proc == p {
+			close(s.ended)
+		}
+	}()
+}
+
+// process is the present one, or nil while there is none.
+func (s *Server) process() *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc
 }
 
 // prepare makes the cluster when there is none yet.
@@ -177,7 +211,7 @@ func checkOptions(o Options) error {
 }
 
 // waitReady returns when a connection succeeds, or with the end of the server's log when it died first.
-func (s *Server) waitReady(ctx context.Context) error {
+func (s *Server) waitReady(ctx context.Context, p *process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit,
 		fmt.Errorf("the server did not accept a connection within %s", startLimit))
 	defer cancel()
@@ -189,9 +223,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 			return conn.Close(ctx)
 		}
 		select {
-		case <-s.proc.done:
-			return fmt.Errorf("the server ended at once (%s), its log %s ends with:\n%s",
-				s.proc.state(), s.log, tail(s.log))
+		case <-p.done:
+			return fmt.Errorf("the server ended at once (%s), its log %s ends with:\n%s", p.state(), s.log, tail(s.log))
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w; its log %s ends with:\n%s", context.Cause(ctx), err, s.log, tail(s.log))
 		case <-tick.C:
@@ -221,12 +254,16 @@ func (s *Server) Bin() string { return s.bin.Bin }
 // Dir is the server's own folder, with its socket. It is gone after Stop.
 func (s *Server) Dir() string { return s.home.dir }
 
-// Done is closed when the server has ended, by Stop or by itself.
-func (s *Server) Done() <-chan struct{} { return s.proc.done }
+// Done is closed when the server has ended, by Stop or by itself. A Restart is no end unless it fails.
+func (s *Server) Done() <-chan struct{} { return s.ended }
 
 // Trouble says how the server ended and what its log says last. Call it after Done and before Stop.
 func (s *Server) Trouble() error {
-	return fmt.Errorf("the private PostgreSQL has ended (%s), and its log ends with:\n%s", s.proc.state(), tail(s.log))
+	state := "it was not started again"
+	if p := s.process(); p != nil {
+		state = p.state()
+	}
+	return fmt.Errorf("the private PostgreSQL has ended (%s), and its log ends with:\n%s", state, tail(s.log))
 }
 
 // Stop ends the server and removes what it made, except a folder that is kept. Clients are disconnected.
@@ -238,9 +275,11 @@ func (s *Server) Stop() error {
 }
 
 func (s *Server) end() error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	var errs []error
-	if s.proc != nil {
-		errs = append(errs, s.proc.stop())
+	if p := s.process(); p != nil {
+		errs = append(errs, p.stop())
 	}
 	if s.home != nil {
 		errs = append(errs, s.home.remove())

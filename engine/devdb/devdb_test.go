@@ -67,7 +67,7 @@ func helper(order string) error {
 	if err != nil {
 		return err
 	}
-	report, err := json.Marshal(helperReport{Dir: s.Dir(), PID: s.proc.cmd.Process.Pid, UID: os.Getuid()})
+	report, err := json.Marshal(helperReport{Dir: s.Dir(), PID: s.process().cmd.Process.Pid, UID: os.Getuid()})
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func TestStartAndStop(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	s := mustStart(t, Options{MaxConnections: 17, Settings: map[string]string{"work_mem": "7MB"}}, m)
-	pid := s.proc.cmd.Process.Pid
+	pid := s.process().cmd.Process.Pid
 
 	got := ask(t, s.URL(Superuser, "postgres"), `SELECT concat_ws('|',
 		current_setting('listen_addresses'), current_setting('max_connections'), current_setting('work_mem'),

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,16 +57,18 @@ func (p *process) state() string {
 
 // stop asks for less and less politeness: fast shutdown (roll back, write a checkpoint), immediate
 // shutdown, kill.
-func (p *process) stop() error {
-	steps := []struct {
-		signal syscall.Signal
-		limit  time.Duration
-	}{{syscall.SIGINT, fastLimit}, {syscall.SIGQUIT, quitLimit}, {syscall.SIGKILL, quitLimit}}
-	for _, step := range steps {
-		if err := p.cmd.Process.Signal(step.signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+func (p *process) stop() error { return p.stopFrom(syscall.SIGINT) }
+
+// stopFrom begins at one of these steps. PostgreSQL itself does not end when it is asked for a fast shutdown while it
+// recovers from a crash, so that no step may be the last.
+func (p *process) stopFrom(first syscall.Signal) error {
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL}
+	limits := map[syscall.Signal]time.Duration{syscall.SIGINT: fastLimit, syscall.SIGQUIT: quitLimit, syscall.SIGKILL: quitLimit}
+	for _, signal := range signals[slices.Index(signals, first):] {
+		if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("signal to PostgreSQL: %w", err)
 		}
-		timer := time.NewTimer(step.limit)
+		timer := time.NewTimer(limits[signal])
 		select {
 		case <-p.done:
 			timer.Stop()

@@ -129,6 +129,10 @@ var yamlError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 // broken reports a text that is no YAML. The parser says where it gave up, which is often far from the
 // mistake; so the place is the first line that cannot be read together with all lines before it.
 func (r *reader) broken(text []byte, err error) {
+	before := len(r.problems)
+	if text, err = r.aliases(text, err); err == nil || len(r.problems)-before == maxAliases {
+		return
+	}
 	lines := split(text)
 	message := err.Error()
 	line := 1
@@ -146,7 +150,11 @@ func (r *reader) broken(text []byte, err error) {
 		return
 	}
 	what, fix, marks := sayYAML(message)
-	r.report(problem.Position{File: r.file, Line: line, Col: culprit(lines[line-1], marks)}, "bad-yaml", what, fix)
+	col := culprit(lines[line-1], marks)
+	if strings.Contains(message, badEscape) {
+		line, col = escape(lines, line, col)
+	}
+	r.report(problem.Position{File: r.file, Line: line, Col: col}, "bad-yaml", what, fix)
 }
 
 // lookAlike reports a tab or an odd blank as the reason when one stands at the broken line or beside it.
@@ -185,16 +193,39 @@ var sayings = []struct{ message, what, fix, marks string }{
 	{"unexpected document indicator", "a quote opens here and is not closed before the document ends", "close it", `"'`},
 	{"expected ',' or ']'", "a [ opens here, and what follows is neither a comma nor ]", "close it, and put texts with [ ] { } or , in quotes", "["},
 	{"expected ',' or '}'", "a { opens here, and what follows is neither a comma nor }", `close it, and put texts with [ ] { } or , in quotes, such as "${NAME}"`, "{"},
+	{badEscape, `in double quotes a \ gives the character after it another meaning, and this one takes none`, `write \\ for a backslash, or put the text in single quotes`, ""},
 	{"exceeded max depth", "the brackets nest too deep", "check that this is the right file", ""},
 	{"value contains itself", "an anchor holds an alias to itself", "remove the alias", "*"},
+}
+
+const badEscape = "unknown escape character"
+
+// escape is the place of the first backslash that stands before a character that takes no other meaning in double
+// quotes, from a line on. Without one it is the place that it was given.
+func escape(lines []string, line, col int) (atLine, atCol int) {
+	for i := line - 1; i < len(lines); i++ {
+		runes := []rune(lines[i])
+		quoted := i > line-1
+		for j := 0; j < len(runes); j++ {
+			switch {
+			case runes[j] == '"':
+				quoted = !quoted
+			case runes[j] == '\\' && quoted && j+1 < len(runes):
+				if !strings.ContainsRune("0abt\tnvfre \"'/\\N_LPxuU", runes[j+1]) {
+					return i + 1, j + 1
+				}
+				j++
+			}
+		}
+	}
+	return line, col
 }
 
 var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 
 func sayYAML(message string) (what, fix, marks string) {
-	if m := unknownAnchor.FindStringSubmatch(message); m != nil {
-		return fmt.Sprintf("*%s is an alias to YAML, and no anchor &%s stands before it", short(m[1]), short(m[1])),
-			`put it in quotes if it is a text: "*` + short(m[1]) + `"`, "*"
+	if unknownAnchor.MatchString(message) {
+		return "this is an alias to YAML, and no anchor of its name stands before it", "put it in quotes if it is a text", "*"
 	}
 	for _, s := range sayings {
 		if strings.Contains(message, s.message) {

@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"github.com/go-playground/validator/v10"
+	"gopkg.in/yaml.v3"
+
+	"example.com/bothy/engine/problem"
 )
 
 // rulesOf is the validator with the formats of a grammar. It is built once: it caches what it learns of each
@@ -78,6 +81,8 @@ func (r *reader) violation(path string, m mark, rule string) {
 		r.report(at, "empty-value", path+" is "+shown(m.raw)+", which is empty", "give the variable a value, or remove the key")
 	case empty && f.kind == kindList:
 		r.report(at, "empty-list", path+" is an empty list", "write at least one entry, such as "+r.advice(f))
+	case empty && f.key == "":
+		r.report(at, "empty-value", path+" is empty", "write a text, such as "+r.advice(f)+removal(f))
 	case empty:
 		r.report(at, "empty-value", path+" is empty", "write "+r.advice(f))
 	case f.kind == kindCount && f.limit("eq") != "":
@@ -94,8 +99,23 @@ func (r *reader) violation(path string, m mark, rule string) {
 		if fix == "" {
 			fix = format.Fix
 		}
+		if format.Place != nil {
+			if offset := format.Place(text); offset >= 0 {
+				at, is = r.inside(path, offset, is)
+			}
+		}
 		r.report(at, format.Code, is+", "+why, fix)
 	}
+}
+
+// inside is where in a text the trouble is, and the line that it is in where the text has several.
+func (r *reader) inside(path string, offset int, is string) (problem.Position, string) {
+	at := r.Inside(path, offset)
+	m := r.marks[path]
+	if m.variable || m.secret || m.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+		return at, is
+	}
+	return at, path + " has the line " + shown(strings.TrimSpace(r.lines()[at.Line-1]))
 }
 
 // twice reports the entries of a list that stand in it before. Every list of texts is a set.

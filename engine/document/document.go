@@ -60,6 +60,9 @@ type Format struct {
 	// Trouble says why a text is not of the format, and optionally what to do. The first result is empty for
 	// a good text. It never repeats the text: that may be secret.
 	Trouble func(text string) (why, fix string)
+	// Place, for a text of many lines, is the character of a bad text that the trouble begins at, counted from 0,
+	// or -1. Without it the trouble concerns the whole text.
+	Place func(text string) int
 }
 
 // Choice is a struct of which exactly one key is written, or the word of its tag in place of the mapping.
@@ -72,7 +75,8 @@ type shape struct {
 	root               reflect.Type
 	formats            map[string]Format
 	rules              *validator.Validate
-	known              func() []string // the path of every key
+	known              func() []string        // the path of every key
+	open               func() map[string]bool // see Shown
 }
 
 func (g *Grammar[T]) compiled() *shape {
@@ -81,6 +85,7 @@ func (g *Grammar[T]) compiled() *shape {
 		g.shape = &shape{
 			name: g.Name, about: g.About, begin: g.Begin, root: root, formats: g.Formats, rules: rulesOf(g.Formats),
 			known: sync.OnceValue(func() []string { return knownKeys(root, "") }),
+			open:  sync.OnceValue(func() map[string]bool { return openKeys(root) }),
 		}
 	})
 	return g.shape
@@ -103,9 +108,21 @@ func (g *Grammar[T]) Load(path string, lookup Lookup) (*T, *Tree, problem.List) 
 //
 // The value is nil when the list holds an error; with warnings alone it is complete. The Tree is never nil.
 func (g *Grammar[T]) Read(file string, text []byte, lookup Lookup) (*T, *Tree, problem.List) {
+	return g.read(newReader(file, lookup, g.compiled()), text)
+}
+
+// Preview reads a file on a machine that need not run it: a variable that lookup does not know is a warning, and
+// its value is taken as good. The rest is as with Read.
+func (g *Grammar[T]) Preview(file string, text []byte, lookup Lookup) (*T, *Tree, problem.List) {
 	r := newReader(file, lookup, g.compiled())
+	r.preview = true
+	return g.read(r, text)
+}
+
+func (g *Grammar[T]) read(r *reader, text []byte) (*T, *Tree, problem.List) {
 	into := new(T)
 	if top := r.source(text); top != nil {
+		r.marks = make(map[string]mark, min(values(top), maxNodes)) // growing it would cost more than all else
 		v := reflect.ValueOf(into).Elem()
 		fill(v)
 		r.section(top, "", v)

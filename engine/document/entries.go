@@ -73,7 +73,7 @@ func (r *reader) mergeInto(own []entry, merge entry, open map[*yaml.Node]bool) [
 		case r.spent(source):
 			return own
 		case mapping.Kind != yaml.MappingNode:
-			r.report(r.at(source), "bad-merge", "<< takes a mapping, or a list of mappings, and this is "+kindName(mapping),
+			r.report(r.at(source), "bad-merge", "<< takes a mapping, or a list of mappings, and this is "+r.kindOf(mapping, ""),
 				"point it to an anchor that stands before a mapping")
 			continue
 		case open[mapping]:

@@ -21,7 +21,7 @@ func (t *Tree) Inside(path string, offset int) problem.Position {
 		return t.At(path)
 	}
 	want := []rune(m.node.Value)
-	s := &writing{lines: split(t.text), line: m.node.Line - 1, col: m.node.Column - 1, want: want, offset: min(offset, len(want))}
+	s := &writing{lines: t.lines(), line: m.node.Line - 1, col: m.node.Column - 1, want: want, offset: min(offset, len(want))}
 	if s.find(m.node) && s.line < t.end.line {
 		return problem.Position{File: t.file, Line: s.line + 1, Col: s.col + 1}
 	}

@@ -38,7 +38,7 @@ func Kinds() []problem.Kind {
 		refusal("too-many-aliases", "With its aliases written out the file would grow beyond any honest one. It is not read further."),
 		refusal("unknown-key", "A key is not known at its place. It is not ignored: the setting that was meant would silently keep its default."),
 		refusal("unreadable-file", "The file is there, and the user that runs the command may not read it, or reading it failed."),
-		refusal("unset-variable", "A value names an environment variable that is not set. At start this is an error; where the environment is not looked at it is a warning, and the value is taken as good."),
+		refusal("unset-variable", "A value names an environment variable that is not set. At start this is an error; where a file is only checked before it runs it is a warning, and the value is taken as good."),
 		refusal("wrong-kind", "A text, a list or a mapping stands where another of the three is wanted."),
 		refusal("yaml-tag", "A value has a YAML tag, and tags change what a text means."),
 	}

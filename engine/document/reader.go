@@ -5,6 +5,7 @@ package document
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -24,15 +25,17 @@ type reader struct {
 	*shape
 
 	lookup  Lookup
+	preview bool // a variable that is not set is a warning
 	odd     map[*yaml.Node]bool
+	veiled  map[*yaml.Node]bool // behind an anchor, and perhaps secret
 	nodes   int
 	unknown int // keys so far
 	copied  int // bytes of JSON that free values came to
 }
 
 func newReader(file string, lookup Lookup, s *shape) *reader {
-	tree := &Tree{file: file, marks: map[string]mark{}, keys: map[string][]string{}, bad: map[string]bool{}, seen: map[spot]bool{}}
-	return &reader{Tree: tree, shape: s, lookup: lookup, odd: map[*yaml.Node]bool{}}
+	tree := &Tree{file: file, marks: map[string]mark{}, keys: map[string][]string{}, bad: map[string]bool{}, seen: map[spot]bool{}, looked: lookup != nil}
+	return &reader{Tree: tree, shape: s, lookup: lookup, odd: map[*yaml.Node]bool{}, veiled: map[*yaml.Node]bool{}}
 }
 
 // fill sets the defaults of a section and of the sections in it.
@@ -109,29 +112,37 @@ func (r *reader) spent(n *yaml.Node) bool {
 
 // section reads a mapping into the struct v.
 func (r *reader) section(n *yaml.Node, path string, v reflect.Value) {
-	entries := r.entries(n)
 	fields := fieldsOf(v.Type())
-	for _, e := range entries {
+	var unknown []entry
+	for _, e := range r.entries(n) {
 		i := indexOf(fields, e.key.Value)
 		if i < 0 {
-			r.unknownKey(e, path, fields)
+			unknown = append(unknown, e)
 			continue
 		}
 		f := &fields[i]
-		r.value(e.value, join(path, f.key), v.Field(f.index), f)
+		p := join(path, f.key)
+		r.value(e.value, p, v.Field(f.index), f)
+		if m, read := r.marks[p]; read && f.kind == kindList {
+			m.key = e.key
+			r.note(p, m)
+		}
+	}
+	var missing []string
+	for _, f := range fields {
+		if p := join(path, f.key); f.required && !r.Written(p) && !r.bad[p] {
+			missing = append(missing, f.key)
+		}
+	}
+	for _, e := range unknown {
+		r.unknownKey(e, path, fields, &missing)
 	}
 	if r.nodes > maxNodes {
 		return
 	}
-	for _, f := range fields {
-		if !f.required {
-			continue
-		}
-		p := join(path, f.key)
-		if _, written := r.marks[p]; !written && !r.bad[p] {
-			r.bad[p] = true
-			r.report(r.at(n), "missing-key", fmt.Sprintf("%s has no key %q", r.titled(path), f.key), "add "+r.advice(f))
-		}
+	for _, key := range missing {
+		r.bad[join(path, key)] = true
+		r.report(r.at(n), "missing-key", fmt.Sprintf("%s has no key %q", r.titled(path), key), "add "+r.advice(fields[indexOf(fields, key)]))
 	}
 }
 
@@ -144,7 +155,9 @@ func indexOf(fields []field, key string) int {
 	return -1
 }
 
-func (r *reader) unknownKey(e entry, path string, fields []field) {
+// unknownKey reports a key that is not known. A required key that it most likely stands for is no longer missing: the
+// one mistake is said once.
+func (r *reader) unknownKey(e entry, path string, fields []field, missing *[]string) {
 	key := e.key.Value
 	where := "here"
 	if path != "" {
@@ -163,7 +176,11 @@ func (r *reader) unknownKey(e entry, path string, fields []field) {
 		names[i] = f.key
 	}
 	fix := "remove it, or use one of " + strings.Join(names, ", ")
-	if near := nearest(key, names); near != "" {
+	if near := nearest(key, *missing); near != "" {
+		fix = fmt.Sprintf("did you mean %q?", near)
+		r.bad[join(path, near)] = true
+		*missing = slices.DeleteFunc(*missing, func(key string) bool { return key == near })
+	} else if near := nearest(key, names); near != "" {
 		fix = fmt.Sprintf("did you mean %q?", near)
 	} else if elsewhere := r.elsewhere(key); elsewhere != "" {
 		fix = "did you mean " + elsewhere + "?"

@@ -46,10 +46,14 @@ func (r *reader) expand(used, n *yaml.Node, path string) (string, bool) {
 				known = false
 				return reference
 			}
-			r.refuse(path, used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set", path, name),
-				"set "+name+" in the environment of this command")
+			if r.preview {
+				r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set here, so its value is not checked", path, name))
+			} else {
+				r.refuse(path, used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not set", path, name),
+					"set "+name+" in the environment of this command")
+			}
 		} else {
-			r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, which is not looked up here, so its value is not checked", path, name))
+			r.warn(used, "unset-variable", fmt.Sprintf("%s names the variable %s, and no variable is looked up here, so its value is not checked", path, name))
 		}
 		known = false
 		return reference
@@ -80,15 +84,21 @@ func (r *reader) scalar(used, n *yaml.Node, path string, v reflect.Value, f *fie
 	// Quotes make a text of a number, except around a variable, which needs them inside { }.
 	quoted := n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && !r.marks[path].variable
 	is := func() string { return path + " is " + r.Quoted(path) }
+	mend := func(fix string) string {
+		if r.marks[path].secret {
+			return "write " + r.advice(*f) // the other may repeat the text
+		}
+		return fix
+	}
 	switch f.kind { //nolint:exhaustive // the others are no scalars
 	case kindCount:
 		if why, fix, ok := countTrouble(text, quoted, *f); !ok {
-			r.refuse(path, used, "bad-count", is()+why, fix)
+			r.refuse(path, used, "bad-count", is()+why, mend(fix))
 			return
 		}
 	case kindDuration:
 		if why, fix, ok := durationTrouble(text, *f); !ok {
-			r.refuse(path, used, "bad-duration", is()+why, fix)
+			r.refuse(path, used, "bad-duration", is()+why, mend(fix))
 			return
 		}
 	case kindSwitch:

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
@@ -30,6 +32,7 @@ func (r *reader) source(text []byte) *yaml.Node {
 	if !r.characters(text) {
 		return nil
 	}
+	text = undirected(text)
 	document, second, err := parse(text)
 	if err != nil {
 		r.broken(text, err)
@@ -44,14 +47,31 @@ func (r *reader) source(text []byte) *yaml.Node {
 			"move what follows --- into a file of its own, or remove the line")
 	}
 	top := document.Content[0]
+	if bytes.IndexByte(text, '&') >= 0 {
+		r.veil(top, "")
+	}
 	if !isASCII(text) && !r.oddBlanks(text, top) {
 		return nil
 	}
 	if top.Kind != yaml.MappingNode {
-		r.report(r.at(top), "wrong-kind", "the file is "+kindName(top)+", and it takes a mapping", "begin with "+r.first())
+		r.report(r.at(top), "wrong-kind", "the file is "+r.kindOf(top, "")+", and it takes a mapping", "begin with "+r.first())
 		return nil
 	}
 	return top
+}
+
+// values counts the values that stand in a node, without what its aliases repeat.
+func values(n *yaml.Node) int {
+	count := len(n.Content)
+	if n.Kind == yaml.MappingNode {
+		count /= 2
+	}
+	for _, child := range n.Content {
+		if len(child.Content) > 0 {
+			count += values(child)
+		}
+	}
+	return count
 }
 
 // marks counts the characters with which a value can begin, so at least the values of a text. It is far
@@ -106,13 +126,31 @@ func parse(text []byte) (document, second *yaml.Node, err error) {
 		}
 		return nil, nil, err
 	}
-	second = new(yaml.Node)
-	err = decoder.Decode(second)
-	if errors.Is(err, io.EOF) {
-		return document, nil, nil
+	for {
+		second = new(yaml.Node)
+		err = decoder.Decode(second)
+		switch {
+		case errors.Is(err, io.EOF):
+			return document, nil, nil
+		case err != nil:
+			return nil, nil, err
+		case len(second.Content) > 0 && (!isNull(second.Content[0]) || second.Content[0].Value != ""):
+			return document, second, nil
+		}
+		// nothing stands behind this ---
 	}
-	if err != nil {
-		return nil, nil, err
+}
+
+// directive is the line with which a file says that it is YAML 1.2, which the parser does not know.
+var directive = regexp.MustCompile(`^(?:[ \t]*(?:#[^\r\n]*)?\r?\n)*%YAML[ \t]+1\.[0-9]+[ \t]*(?:#[^\r\n]*)?(?:\r?\n|$)`)
+
+// undirected is a text with that line as a comment: what is read here means the same in every YAML 1.
+func undirected(text []byte) []byte {
+	at := directive.Find(text)
+	if at == nil {
+		return text
 	}
-	return document, second, nil
+	text = slices.Clone(text)
+	text[bytes.LastIndexByte(text[:len(at)], '%')] = '#'
+	return text
 }

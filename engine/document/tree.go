@@ -3,9 +3,11 @@
 package document
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -24,6 +26,11 @@ type Tree struct {
 	bad      map[string]bool     // paths that have a problem already: nothing more is said about them
 	seen     map[spot]bool
 	problems problem.List
+	alike    map[string]int // how many problems there are, by code
+	rest     map[string]int // the index of the problem that stands for those left out, by code
+	once     sync.Once
+	cut      []string // the text as lines, once they are asked for
+	looked   bool     // variables were looked up: one that is unknown is not set
 }
 
 // mark is where a value is written.
@@ -32,6 +39,8 @@ type mark struct {
 	field     *field        // its declaration
 	value     reflect.Value // where it was read into
 	node      *yaml.Node    // what is written, behind an alias
+	used      *yaml.Node    // where it is used: the alias, or the same node
+	key       *yaml.Node    // of a list; nil for others
 	raw       string        // the author's text, before variables; empty for mappings and lists
 	variable  bool          // the text came out of a variable, so it is not shown
 	unknown   bool          // a variable without a value: nothing can be said about it
@@ -63,6 +72,14 @@ func (t *Tree) At(path string) problem.Position {
 	}
 }
 
+// KeyAt is where the key of a list is written; the list itself begins at its first entry. It is as At for others.
+func (t *Tree) KeyAt(path string) problem.Position {
+	if m := t.marks[path]; m.key != nil {
+		return t.at(m.key)
+	}
+	return t.At(path)
+}
+
 // Written reports whether the file holds the value of a path.
 func (t *Tree) Written(path string) bool {
 	_, ok := t.marks[path]
@@ -74,6 +91,12 @@ func (t *Tree) Written(path string) bool {
 func (t *Tree) Sound(path string) bool {
 	m, ok := t.marks[path]
 	return ok && !m.unknown && !t.covered(path)
+}
+
+// lines are those of the text.
+func (t *Tree) lines() []string {
+	t.once.Do(func() { t.cut = split(t.text) })
+	return t.cut
 }
 
 // Keys lists the keys of a map in the order of the file.
@@ -92,8 +115,24 @@ func (t *Tree) Quoted(path string) string {
 	case m.variable:
 		return shown(m.raw) + ", whose value is not shown here"
 	default:
-		return shown(m.raw)
+		return shown(t.opening(m))
 	}
+}
+
+// opening is a text without quotes as far as its first line goes. The next line may be no part of it to its author,
+// but another key that lacks its colon.
+func (t *Tree) opening(m mark) string {
+	lines := t.lines()
+	if m.node == nil || m.node.Style&^yaml.TaggedStyle != 0 || m.node.Line < 1 || m.node.Line > len(lines) || strings.Contains(lines[m.node.Line-1], m.raw) {
+		return m.raw
+	}
+	cut := 0
+	for i, c := range m.raw {
+		if (c == ' ' || c == '\n') && strings.Contains(lines[m.node.Line-1], m.raw[:i]) {
+			cut = i
+		}
+	}
+	return m.raw[:cut] + "\n..."
 }
 
 // Refuse reports an error at the value of a path, after which nothing else is said about it. also is the
@@ -106,6 +145,16 @@ func (t *Tree) Refuse(path, code, what, fix string, also ...string) {
 // Warn reports a warning at the value of a path. also is as with Refuse.
 func (t *Tree) Warn(path, code, what, fix string, also ...string) {
 	t.add(problem.Problem{At: t.At(path), Severity: problem.Warning, Code: code, What: what, Fix: fix, Also: t.second(also)})
+}
+
+// RefuseUse is Refuse at the place where the value of a path is used: at the alias, when it is written behind an anchor.
+func (t *Tree) RefuseUse(path, code, what, fix string, also ...string) {
+	t.bad[path] = true
+	at := t.At(path)
+	if m := t.marks[path]; m.used != nil {
+		at = t.at(m.used)
+	}
+	t.add(problem.Problem{At: at, Severity: problem.Error, Code: code, What: what, Fix: fix, Also: t.second(also)})
 }
 
 func (t *Tree) second(also []string) problem.Position {
@@ -135,7 +184,33 @@ func (t *Tree) add(p problem.Problem) {
 	}
 	if s := (spot{p.At, p.Code, fix}); !t.seen[s] {
 		t.seen[s] = true
+		t.keep(p)
+	}
+}
+
+// maxAlike is how many problems of one kind a file may have before the rest is only counted. Nobody reads on, and
+// an endless list hides those of another kind.
+const maxAlike = 1000
+
+// keep adds a problem to the list, or to the one that stands for the rest of its kind.
+func (t *Tree) keep(p problem.Problem) {
+	if t.alike == nil {
+		t.alike, t.rest = map[string]int{}, map[string]int{}
+	}
+	t.alike[p.Code]++
+	i, standing := t.rest[p.Code]
+	switch {
+	case t.alike[p.Code] <= maxAlike:
 		t.problems = append(t.problems, p)
+	case !standing:
+		t.rest[p.Code] = len(t.problems)
+		p.Also = problem.Position{}
+		t.problems = append(t.problems, p)
+	default:
+		rest := &t.problems[i]
+		rest.More++
+		rest.What = fmt.Sprintf("%d more problems of this kind begin here and are not told one by one", rest.More+1)
+		rest.Fix = "mend those before it, and check again"
 	}
 }
 
@@ -178,7 +253,7 @@ func (t *Tree) titled(path string) string {
 	if path == "" {
 		return "the file"
 	}
-	if m, ok := t.marks[join(path, "name")]; ok && !m.variable && m.raw != "" {
+	if m, ok := t.marks[join(path, "name")]; ok && !m.variable && !m.secret && m.raw != "" {
 		return path + " (" + short(m.raw) + ")"
 	}
 	return path

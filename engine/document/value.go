@@ -5,6 +5,7 @@ package document
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ func (r *reader) value(n *yaml.Node, path string, v reflect.Value, f *field) {
 	if n.Kind != yaml.ScalarNode {
 		at = r.at(n)
 	}
-	m := mark{line: at.Line, col: at.Col, field: f, value: v, node: n, secret: f.kind == kindSecret}
+	m := mark{line: at.Line, col: at.Col, field: f, value: v, node: n, used: used, secret: f.kind == kindSecret || r.veiled[n]}
 	if n.Kind == yaml.ScalarNode {
 		m.raw = n.Value
 	}
@@ -42,15 +43,22 @@ func (r *reader) value(n *yaml.Node, path string, v reflect.Value, f *field) {
 	case f.kind == kindMap:
 		r.openMapping(used, n, path, v, f)
 	case n.Kind != yaml.ScalarNode:
-		r.refuse(path, n, "wrong-kind", fmt.Sprintf("%s is %s, and it takes one value", path, kindName(n)), "write "+r.advice(*f))
+		r.refuse(path, n, "wrong-kind", fmt.Sprintf("%s is %s, and it takes one value", path, r.kindOf(n, path)), "write "+r.advice(*f))
 	default:
 		r.scalar(used, n, path, v, f)
 	}
 }
 
 func (r *reader) tagged(used, n *yaml.Node, path string) {
-	r.refuse(path, used, "yaml-tag", fmt.Sprintf("%s has the tag %s, and tags change what a text means", path, n.ShortTag()), "remove the tag")
+	tag := "a tag" // it may be a text that was meant to begin with !
+	if usualTags.MatchString(n.ShortTag()) {
+		tag = "the tag " + n.ShortTag()
+	}
+	r.refuse(path, used, "yaml-tag", fmt.Sprintf("%s has %s, and tags change what a text means", path, tag), "remove the tag, or put a text that begins with ! in quotes")
 }
+
+// usualTags are those that YAML itself defines.
+var usualTags = regexp.MustCompile(`^!!(str|int|float|bool|null|map|seq|set|omap|pairs|binary|timestamp|merge)$`)
 
 func (r *reader) mapping(used, n *yaml.Node, path string, v reflect.Value, f *field) {
 	chosen, isChoice := reflect.TypeAssert[Choice](v.Addr())
@@ -65,7 +73,7 @@ func (r *reader) mapping(used, n *yaml.Node, path string, v reflect.Value, f *fi
 			chosen.Choose(f.word)
 		}
 	default:
-		r.refuse(path, used, "wrong-kind", fmt.Sprintf("%s is %s, and it takes a mapping", path, kindName(n)), "write "+r.advice(*f))
+		r.refuse(path, used, "wrong-kind", fmt.Sprintf("%s is %s, and it takes a mapping", path, r.kindOf(n, path)), "write "+r.advice(*f))
 	}
 }
 
@@ -123,7 +131,7 @@ func (r *reader) list(used, n *yaml.Node, path string, v reflect.Value, f *field
 		}
 		return
 	case n.Kind != yaml.SequenceNode:
-		r.refuse(path, used, "wrong-kind", fmt.Sprintf("%s is %s, and it takes a list", path, kindName(n)), "write "+r.advice(*f))
+		r.refuse(path, used, "wrong-kind", fmt.Sprintf("%s is %s, and it takes a list", path, r.kindOf(n, path)), "write "+r.advice(*f))
 		return
 	case r.tooLong(n, len(n.Content), path, f):
 		return
@@ -150,7 +158,7 @@ func (r *reader) tooLong(n *yaml.Node, count int, path string, f *field) bool {
 // openMapping reads a mapping whose keys are the author's.
 func (r *reader) openMapping(used, n *yaml.Node, path string, v reflect.Value, f *field) {
 	if n.Kind != yaml.MappingNode {
-		r.refuse(path, used, "wrong-kind", fmt.Sprintf("%s is %s, and it takes a mapping", path, kindName(n)), "write "+r.advice(*f))
+		r.refuse(path, used, "wrong-kind", fmt.Sprintf("%s is %s, and it takes a mapping", path, r.kindOf(n, path)), "write "+r.advice(*f))
 		return
 	}
 	entries := r.entries(n)

@@ -150,6 +150,8 @@ func (w viewer) origin(path string, f *field) string {
 	m, written := w.tree.marks[path]
 	at := w.tree.position(m).String()
 	switch {
+	case written && m.unknown && w.tree.looked:
+		return at + ", a variable that is not set here"
 	case written && m.unknown:
 		return at + ", a variable that was not looked up"
 	case written && m.variable:

@@ -7,7 +7,7 @@
 //	  bothy_template_x   migrated: schema bothy, River in public, roles bothy_owner, bothy_app, bothy_producer
 //	  bothy_test_x_1     a clone for one test, dropped when the test ends
 //
-// The server is a private one, or that of BOTHY_DATABASE_URL. Tests may run in parallel; a database
+// The server is a private one, or that of BOTHY_TEST_SERVER_URL or BOTHY_DATABASE_URL. Tests may run in parallel; a database
 // takes a few hundredths of a second to make and drop. It refuses to stand in for the database: what it hands out is one.
 package enginetest
 

@@ -3,6 +3,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -54,7 +55,7 @@ type server struct {
 	start    sync.Once
 	startErr error
 
-	own      *devdb.Server // nil when BOTHY_DATABASE_URL names an existing one
+	own      *devdb.Server // nil when a variable names an existing one
 	existing *url.URL
 	template string
 
@@ -74,9 +75,9 @@ func (s *server) ready() error {
 }
 
 func (s *server) prepare(ctx context.Context) (err error) {
-	if given := os.Getenv("BOTHY_DATABASE_URL"); given != "" {
+	if given := cmp.Or(os.Getenv("BOTHY_TEST_SERVER_URL"), os.Getenv("BOTHY_DATABASE_URL")); given != "" {
 		if s.existing, err = url.Parse(given); err != nil || s.existing.Scheme == "" || s.existing.User == nil {
-			return errors.New("BOTHY_DATABASE_URL cannot be used for tests: write postgres://USER:PASSWORD@HOST:PORT/DATABASE with a superuser")
+			return errors.New("BOTHY_TEST_SERVER_URL (or BOTHY_DATABASE_URL) cannot be used for tests: write postgres://USER:PASSWORD@HOST:PORT/DATABASE with a superuser")
 		}
 	} else {
 		s.own, err = devdb.Start(ctx, devdb.Options{

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"example.com/bothy/engine/problem"
 )
@@ -240,6 +241,9 @@ var (
 func plain(text string) string {
 	if unquoted.MatchString(text) && !words.MatchString(text) {
 		return text
+	}
+	if strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return strconv.Quote(text) // nothing that moves the cursor of a terminal, or turns the text round
 	}
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -48,6 +48,7 @@ type RefusedError struct {
 	Row, Event int // its index, or -1
 	At         int // the place in a script of the setup, in characters from 0, or -1
 	What       string
+	Fix        string // of a script that the database never saw; empty when it has refused it
 }
 
 func (r *RefusedError) Error() string { return r.What }
@@ -122,10 +123,14 @@ func (f *File) prepare(ctx context.Context, open func(context.Context) (Stage, e
 	for _, s := range f.setup {
 		err := stage.Setup(ctx, s.sql)
 		if refused, ok := errors.AsType[*RefusedError](err); ok {
-			return nil, problem.List{{
+			found := problem.Problem{
 				At: s.place(refused.At), Severity: problem.Error, Code: "bad-setup",
 				What: "the database refuses the setup: " + refused.What, Fix: "correct the SQL: it runs on an empty database, before the tests",
-			}}
+			}
+			if refused.Fix != "" {
+				found.What, found.Fix = "the setup cannot run here: "+refused.What, refused.Fix
+			}
+			return nil, problem.List{found}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("run the setup of %s: %w", f.name, err)

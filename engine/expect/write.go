@@ -5,7 +5,9 @@ package expect
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Write shows a report to a person: a line for each test that did not pass, with what differs below it. With
@@ -16,12 +18,26 @@ func (r Report) Write(to io.Writer, verbose bool) {
 		case result.Verdict == Passed && verbose:
 			fmt.Fprintf(to, "%s: %s: passed\n", result.At, result.Name)
 		case result.Verdict != Passed:
-			fmt.Fprintf(to, "%s: %s: %s\n", result.At, result.Name, strings.ReplaceAll(result.What, "\n", "\n    "))
+			fmt.Fprintf(to, "%s: %s: %s\n", result.At, result.Name, strings.ReplaceAll(printable(result.What), "\n", "\n    "))
 			for _, line := range result.Details {
-				fmt.Fprintf(to, "    %s\n", strings.ReplaceAll(line, "\n", "\n        "))
+				fmt.Fprintf(to, "    %s\n", strings.ReplaceAll(printable(line), "\n", "\n        "))
 			}
 		}
 	}
+}
+
+// printable is a text without what moves the cursor of a terminal or turns a text round: the server repeats the
+// values of rows and events.
+func printable(text string) string {
+	var b strings.Builder
+	for _, c := range text {
+		if c == '\n' || unicode.IsPrint(c) || unicode.Is(unicode.Zs, c) {
+			b.WriteRune(c)
+			continue
+		}
+		b.WriteString(strings.Trim(strconv.QuoteRune(c), "'"))
+	}
+	return b.String()
 }
 
 // Count is how many tests ran, and how many of them did not pass.

@@ -39,8 +39,10 @@ func Compile(t *Table, v Vocabulary) (*Machine, problem.List) {
 	c.endNames()
 	c.failures()
 	c.cycles()
-	// What nobody reaches takes nothing from the paths that there are, so these are proven all the same.
-	sound := c.problems.Errors() == 0
+	// What nobody reaches takes nothing from the paths that there are, so these are proven all the same; and a row
+	// that is gone is walked past, to show what goes wrong without it.
+	sound := c.problems.Errors() == len(c.gone)
+	c.bridge()
 	c.reachable()
 	c.promises(sound)
 	c.problems.Sort()
@@ -59,6 +61,7 @@ type checker struct {
 	next     [][]hop        // per state, where its answers lead
 	start    int            // index of the first state, or -1
 	guess    bool           // some target has no state and no likely one: who is reached is not known
+	gone     []hop          // the arrows to states that the table does not have; to is where they begin
 	problems problem.List
 }
 
@@ -69,6 +72,7 @@ type hop struct {
 	to    int // index of the state or the end
 	// guessed says that the table names something else, which does not exist, and this was taken for it.
 	guessed bool
+	gone    string // the state that the arrow names and the table does not have; to is what seems to follow it
 }
 
 func newChecker(t *Table, v Vocabulary) *checker {
@@ -162,6 +166,8 @@ func (c *checker) answers(s *State, kind StepKind) {
 func (c *checker) target(s *State, arrow *Arrow) {
 	if h, ok := c.resolve(arrow); ok {
 		c.next[c.states[s.Name.Text]] = append(c.next[c.states[s.Name.Text]], h)
+	} else if !arrow.Target.End {
+		c.gone = append(c.gone, hop{arrow: arrow, to: c.states[s.Name.Text], gone: arrow.Target.Name})
 	}
 }
 

@@ -73,6 +73,42 @@ func (c *checker) failures() {
 	}
 }
 
+// bridge leads the arrows to states that are gone to what stood behind these: the states that nothing else leads
+// to any more. Where several are gone, the first in the table seems to be followed by the first, and so on.
+func (c *checker) bridge() {
+	if len(c.gone) == 0 || c.start < 0 {
+		return
+	}
+	led := make([]bool, len(c.t.States))
+	led[c.start] = true
+	for _, hops := range c.next {
+		for _, h := range hops {
+			if !h.end {
+				led[h.to] = true
+			}
+		}
+	}
+	var orphans []int
+	for i := range led {
+		if !led[i] {
+			orphans = append(orphans, i)
+		}
+	}
+	var names []string // of what is gone
+	for _, h := range c.gone {
+		if !slices.Contains(names, h.gone) {
+			names = append(names, h.gone)
+		}
+	}
+	for _, h := range c.gone {
+		for i, orphan := range orphans {
+			if len(names) != len(orphans) || names[i] == h.gone {
+				c.next[h.to] = append(c.next[h.to], hop{arrow: h.arrow, to: orphan, guessed: true, gone: h.gone})
+			}
+		}
+	}
+}
+
 // reachable reports states and ends that no path comes to.
 func (c *checker) reachable() {
 	if c.guess || c.start < 0 {

@@ -33,6 +33,9 @@ type Leg struct {
 	Step   Step
 	Line   int    // of the state in the table
 	Answer string // what the step answered, or cancelled or error when it broke off
+	// Gone is the state that the answer leads to and the table does not have. The path goes on with what seems to
+	// have stood behind it; only a table that cannot run has such a path.
+	Gone string
 }
 
 // off says that the step gave no answer: whether it did its work is not known.
@@ -167,6 +170,9 @@ func explain(t *Table, v Vocabulary, p Path, mark int) string {
 		}
 		if i == mark {
 			b.WriteString("  <- here")
+		}
+		if l.Gone != "" {
+			fmt.Fprintf(&b, line+"%d: no state %s: nothing runs in its place", l.Line, l.Gone)
 		}
 	}
 	if p.Meant != nil {

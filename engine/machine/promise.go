@@ -289,6 +289,10 @@ func (c *checker) proveEnds(row *PromiseRow) {
 				wrong = append(wrong, fmt.Sprintf("%s %s instead of %s", is.key, cmp.Or(is.got, none), is.want))
 			}
 		}
+		if p.Edge != "" && p.Failure == "" && e.End.Failure != "" {
+			// a failure enters the failing state, whatever else an end says
+			wrong = append(wrong, fmt.Sprintf("failure %s, which enters the failing state, instead of edge %s", e.End.Failure, p.Edge))
+		}
 		if len(wrong) > 0 {
 			c.broken(row, e.At, fmt.Sprintf("end %s (line %d) has %s", e.End.Name, e.At.Line, strings.Join(wrong, ", ")), c.why(row), "mend end "+e.End.Name, "")
 		}

@@ -180,6 +180,7 @@ type leg struct {
 	off    bool   // the step broke off
 	end    int    // index in Table.Ends of where it led, or -1
 	lost   int    // the end whose commit failed, so that the walk came to end instead; or -1
+	gone   string // the state that the answer names and the table does not have; the walk goes on behind it
 }
 
 // visited is what the search remembers: a state and the monitor's memory on entering it.
@@ -211,7 +212,7 @@ func (c *checker) counterexample(p Promise, m monitor) ([]leg, bool) {
 			if !h.end {
 				next := visited{state: h.to, memory: memory}
 				if _, seen := from[next]; !seen {
-					from[next] = origin{from: at, leg: leg{state: at.state, answer: answer, end: -1, lost: -1}}
+					from[next] = origin{from: at, leg: leg{state: at.state, answer: answer, end: -1, lost: -1, gone: h.gone}}
 					queue = append(queue, next)
 				}
 				continue
@@ -247,7 +248,7 @@ func (c *checker) path(legs []leg) Path {
 	var p Path
 	for _, l := range legs {
 		s := &c.t.States[l.state]
-		p.Legs = append(p.Legs, Leg{Step: row(s).step, Line: s.Name.At.Line, Answer: l.answer})
+		p.Legs = append(p.Legs, Leg{Step: row(s).step, Line: s.Name.At.Line, Answer: l.answer, Gone: l.gone})
 		if l.end >= 0 {
 			p.End = c.t.Ends[l.end].End
 		}

@@ -5,8 +5,12 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,6 +23,7 @@ const (
 	ConsumerCreated Action = "consumer.created" // its cursor was made: LastSeq is where it starts
 	ConsumerRenamed Action = "consumer.renamed" // its cursor was given the name To, at LastSeq
 	ConsumerRetired Action = "consumer.retired" // its cursor, at LastSeq, was removed
+	ConsumerLost    Action = "consumer.lost"    // it skipped the events First to Last, which retention had removed
 )
 
 // Deed is one row of the audit about a consumer.
@@ -33,6 +38,8 @@ type Deed struct {
 // DeedDetails are what else is written of a deed. What does not belong to its action is left out.
 type DeedDetails struct {
 	LastSeq *int64 `json:"last_seq,omitempty"` // where the cursor stood; nil when there was none
+	First   *int64 `json:"first,omitempty"`    // the first event that was lost
+	Last    *int64 `json:"last,omitempty"`     // the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
 	To      string `json:"to,omitempty"`       // the new name
 	Reason  string `json:"reason,omitempty"`   // as the person gave it
@@ -48,7 +55,9 @@ func (d Deed) String() string {
 	case ConsumerRenamed:
 		return fmt.Sprintf("was renamed to %q %s", d.Details.To, on)
 	case ConsumerRetired:
-		return "was retired " + on + ": " + d.Details.Reason
+		return "was retired " + on + ": " + printable(d.Details.Reason)
+	case ConsumerLost:
+		return "lost events to retention " + on
 	default:
 		return string(d.Action) + " " + on
 	}
@@ -68,12 +77,22 @@ func LastDeed(deeds []Deed, name string) (last Deed) {
 // must not come back by the way that a new one takes.
 func unknownName(ctx context.Context, conn Querier, schema string, names []string, cause error) error {
 	state, err := readCursors(ctx, conn, schema)
-	for _, name := range newNames(state.Known, names) {
-		if last := LastDeed(state.Deeds, name); err == nil && (last.Action == ConsumerRenamed || last.Action == ConsumerRetired) {
-			return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first (%w)", name, last, cause)
+	if err != nil {
+		return fmt.Errorf("a declared consumer is not known to the database, and which one cannot be read: %w", errors.Join(err, cause))
+	}
+	unknown := newNames(state.Known, names)
+	for _, name := range unknown {
+		if last := LastDeed(state.Deeds, name); last.Action == ConsumerRenamed || last.Action == ConsumerRetired {
+			return fmt.Errorf("consumer %q %s: start the engine with the present consumers.yaml; for a new consumer of this name, which begins at the head, run `engine migrate up` first", name, last)
 		}
 	}
-	return fmt.Errorf("a consumer of %v is not known to the database yet: run `engine migrate up` with this consumers.yaml (%w)", names, cause)
+	if doubt := state.doubt(names); doubt != nil {
+		return fmt.Errorf("%s: %s", doubt, doubt.Fix())
+	}
+	if len(unknown) == 0 { // somebody let it in meanwhile
+		return failed("create the cursors", cause)
+	}
+	return fmt.Errorf("the database does not know the %s %s yet: run `engine migrate up` with this consumers.yaml", plural(len(unknown), "consumer"), quotedNames(unknown))
 }
 
 // appendAudit appends one deed to the audit, in the caller's transaction. It comes last there: every other
@@ -96,4 +115,13 @@ WHERE action LIKE 'consumer.%' ORDER BY seq`)
 	}
 	deeds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Deed])
 	return deeds, failed("read the audit", err)
+}
+
+// printable is a text of a person's in one line: what moves the cursor of a terminal or turns a text round stands in it
+// as in a Go string.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -184,4 +185,25 @@ func openStore(t *testing.T, url string) *postgres.Store {
 	}
 	t.Cleanup(store.Close)
 	return store
+}
+
+// A start with a counter behind its log makes no cursor: it would stand below events that it was never to see.
+func TestEnsureRefusesACounterBehindItsLog(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t, enginetest.WithConsumers("push"))
+	store := openStore(t, db.AppURL)
+	db.Append(t, 3)
+	db.Exec(t, `UPDATE bothy.event_seq SET seq = 1`)
+	behind, ok := errors.AsType[*postgres.CounterBehindError](store.Ensure(t.Context(), []string{"push"}))
+	if !ok || behind.Counter != 1 || behind.Highest != 3 {
+		t.Errorf("counter at 1 of 3: got %+v, want a CounterBehindError of 1 and 3", behind)
+	}
+	db.Exec(t, `DELETE FROM bothy.event_seq`)
+	if gone, ok := errors.AsType[*postgres.MissingRowError](store.Ensure(t.Context(), []string{"push"})); !ok {
+		t.Errorf("no counter: got %v, want a MissingRowError", gone)
+	}
+	var cursors int
+	if err := enginetest.Connect(t, db.AdminURL).QueryRow(t.Context(), `SELECT count(*) FROM bothy.event_consumer_cursors`).Scan(&cursors); err != nil || cursors != 0 {
+		t.Errorf("got %d cursors, %v, want none", cursors, err)
+	}
 }

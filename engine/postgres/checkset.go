@@ -16,11 +16,16 @@ import (
 const nameCheck = "event_consumer_cursors_name_check"
 
 // extendNames adds the declared names to those that the database knows. It never takes one away: an older
-// binary that still runs, or a cursor that still has a row, may need it.
+// binary that still runs, or a cursor that still has a row, may need it. While there is a Doubt, none is added.
 func (m *migrator) extendNames(ctx context.Context) error {
 	known, err := readNames(ctx, m.conn, m.o.Schema)
 	if err != nil || len(newNames(known, m.o.ConsumerNames)) == 0 {
 		return err
+	}
+	if !m.o.NewConsumers {
+		if m.report.Doubt, err = m.doubt(ctx); err != nil || m.report.Doubt != nil {
+			return err
+		}
 	}
 	err = m.asOwner(ctx, "add the names of the consumers", func(tx pgx.Tx) error {
 		m.report.Names, err = addNames(ctx, tx, m.o.Schema, m.o.ConsumerNames)
@@ -35,7 +40,7 @@ func (m *migrator) extendNames(ctx context.Context) error {
 // AllowNames adds names to those that a cursor may have, as the owner of the schema, and answers which
 // were new. It is what Migrate does with ConsumerNames.
 func AllowNames(ctx context.Context, ownerURL, schema string, names []string) (added []string, err error) {
-	conn, err := connectAdmin(ctx, ownerURL)
+	conn, err := connectAdmin(ctx, ownerURL, 0, 0)
 	if err != nil {
 		return nil, err
 	}

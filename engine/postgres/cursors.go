@@ -51,6 +51,8 @@ FROM %[1]s.event_seq h LEFT JOIN %[1]s.event_consumer_cursors c ON true`, quote(
 
 // Cursors reads where all cursors stand.
 func (s *Store) Cursors(ctx context.Context) (Cursors, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
 	return readCursors(ctx, s.pool, s.options.Schema)
 }
 
@@ -60,8 +62,10 @@ type CursorOptions struct {
 	Schema      string        // holds the engine's own tables
 	Owner       string        // of the schema; empty is the connecting role
 	By          string        // the account of the operating system, for the audit
-	LockTimeout time.Duration // the longest wait for a round of the consumer to end; 0 means no limit
-	Log         func(line string)
+	LockTimeout time.Duration // the longest wait for a round of the consumer, or another change, to end; 0 means no limit
+	// StatementTimeout bounds each statement; 0 means no limit.
+	StatementTimeout time.Duration
+	Log              func(line string)
 }
 
 // CursorChange is what is to be done with the cursor of one consumer: what it decides under the lock is what
@@ -89,7 +93,10 @@ func PreviewCursor(ctx context.Context, o CursorOptions, change CursorChange) (C
 	}
 	defer m.close()
 	var state Cursors
-	err = m.asOwner(ctx, "look at the cursors", func(tx pgx.Tx) (err error) {
+	err = pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+		if err := m.actAsOwner(ctx, tx); err != nil {
+			return err
+		}
 		state, err = readCursors(ctx, tx, o.Schema)
 		return err
 	})
@@ -109,8 +116,8 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 	}
 	defer m.close()
 	// Two changes at once would each hold what the other waits for.
-	if _, err := m.conn.Exec(ctx, `SELECT pg_catalog.pg_advisory_lock($1)`, lockKey(o.Schema)); err != nil {
-		return CursorStep{}, 0, failed("wait for another change or migration to end", err)
+	if err := m.lockOut(ctx, o.LockTimeout); err != nil {
+		return CursorStep{}, 0, err
 	}
 	var refused error
 	waits := false
@@ -153,9 +160,23 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 	}
 }
 
+// lockOut keeps other changes and migrations out until the connection ends.
+func (m *migrator) lockOut(ctx context.Context, patience time.Duration) error {
+	var free bool
+	err := m.conn.QueryRow(ctx, `SELECT pg_catalog.pg_try_advisory_lock($1)`, lockKey(m.o.Schema)).Scan(&free)
+	if err == nil && !free {
+		m.logf("another change or migration is running: waiting for its end, up to %v", patience)
+		_, err = m.conn.Exec(ctx, `SELECT pg_catalog.pg_advisory_lock($1)`, lockKey(m.o.Schema))
+	}
+	if sqlState(err) == codeLockTimeout {
+		return &BusyError{fmt.Sprintf("another change or migration has not ended within database.lock_timeout (%v)", patience)}
+	}
+	return failed("wait for another change or migration to end", err)
+}
+
 // cursorMigrator is the connection of an administrator, which becomes the owner for each change.
 func cursorMigrator(ctx context.Context, o CursorOptions) (*migrator, error) {
-	m, err := newMigrator(ctx, MigrateOptions{AdminURL: o.AdminURL, Schema: o.Schema, Owner: o.Owner, Log: o.Log})
+	m, err := newMigrator(ctx, MigrateOptions{AdminURL: o.AdminURL, Schema: o.Schema, Owner: o.Owner, Log: o.Log, StatementTimeout: o.StatementTimeout, LockTimeout: o.LockTimeout})
 	if err != nil {
 		return nil, err
 	}
@@ -234,8 +255,8 @@ func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorS
 		statement, args = `UPDATE `+table+` SET name = $2 WHERE name = $1`, append(args, step.Details.To)
 	case ConsumerRetired:
 		statement = `DELETE FROM ` + table + ` WHERE name = $1`
-	case ConsumerCreated:
-		return fmt.Errorf("a cursor is not made here: %s", step.Action)
+	case ConsumerCreated, ConsumerLost:
+		return fmt.Errorf("not a change of a cursor: %s", step.Action)
 	default:
 		return fmt.Errorf("a cursor knows no action %q", step.Action)
 	}

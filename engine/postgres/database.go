@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,8 +14,27 @@ func CreateDatabase(ctx context.Context, url, name string) error {
 	return onServer(ctx, url, `CREATE DATABASE `+quote(name))
 }
 
-// DropDatabase removes a database of the server that url connects to.
+// lookLimit bounds a question to a server that no configuration speaks of.
+const lookLimit = 10 * time.Second
+
+// MayCreateDatabases reports whether the role that url connects as may create databases, and names the role.
+func MayCreateDatabases(ctx context.Context, url string) (role string, may bool, err error) {
+	conn, err := connectToLook(ctx, url, lookLimit)
+	if err != nil {
+		return "", false, err
+	}
+	defer closeSoon(ctx, conn)
+	err = conn.QueryRow(ctx, `SELECT rolname, rolsuper OR rolcreatedb FROM pg_catalog.pg_roles WHERE rolname = current_user`).Scan(&role, &may)
+	return role, may, failed("ask what the role may", err)
+}
+
+// DropDatabase removes a database of the server that url connects to, and ends the sessions in it.
 func DropDatabase(ctx context.Context, url, name string) error {
+	return onServer(ctx, url, `DROP DATABASE `+quote(name)+` WITH (FORCE)`)
+}
+
+// DropIdleDatabase removes a database that nobody is connected to.
+func DropIdleDatabase(ctx context.Context, url, name string) error {
 	return onServer(ctx, url, `DROP DATABASE `+quote(name))
 }
 
@@ -59,23 +79,6 @@ func SetUp(ctx context.Context, url, sql string) (ran bool, err error) {
 	}
 	_, err = conn.Exec(ctx, `DO $$ BEGIN EXECUTE format('COMMENT ON DATABASE %I IS %L', current_database(), '`+setUp+`'); END $$`)
 	return true, failed("note that the database is set up", err)
-}
-
-// RunScript runs SQL of the user on the database that url connects to. It is one transaction unless it says
-// otherwise.
-func RunScript(ctx context.Context, url, sql string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return Explain(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return runScript(ctx, conn, sql)
-}
-
-// runScript sends a text without arguments, so that several statements may stand in it.
-func runScript(ctx context.Context, conn *pgx.Conn, sql string) error {
-	_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-	return err
 }
 
 // onServer runs one statement on a connection of its own.

@@ -4,7 +4,8 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
+	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -26,6 +27,45 @@ const (
 	codeInternal        = "XX000"
 )
 
+// unreached says in one line why no connection was made. What the driver says has a line for each address and
+// each attempt, and most of them say the same.
+func unreached(err error) error {
+	if err == nil {
+		return nil
+	}
+	what := strings.Join(strings.Fields(err.Error()), " ")
+	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
+		what = answer.Message
+	} else if wire, ok := errors.AsType[*net.OpError](err); ok {
+		what = wire.Error()
+	} else if name, ok := errors.AsType[*net.DNSError](err); ok {
+		what = name.Error()
+	}
+	advice := "check that the server runs, and the host and the port"
+	if explained, ok := errors.AsType[*advised](Explain(err)); ok {
+		advice = explained.advice
+	}
+	return &advised{cause: failed("connect to the database", err), text: "no connection: " + what, advice: advice}
+}
+
+// advised is an error with what a person can do about it.
+type advised struct {
+	cause        error
+	text, advice string
+}
+
+func (e *advised) Error() string { return e.text + ": " + e.advice }
+
+func (e *advised) Unwrap() error { return e.cause }
+
+// Advice splits an error into what happened and what a person can do about it, which may be empty.
+func Advice(err error) (what, advice string) {
+	if e, ok := err.(*advised); ok { //nolint:errorlint // a wrapped one has more to say
+		return e.text, e.advice
+	}
+	return err.Error(), ""
+}
+
 // Explain adds to an error of the server what a person can do about it. Other errors pass through.
 func Explain(err error) error {
 	var answer *pgconn.PgError
@@ -44,11 +84,13 @@ func Explain(err error) error {
 		advice = "run `engine migrate up`"
 	case "53300":
 		advice = "the server has no free connection: lower database.pool_max_conns or raise max_connections"
+	case codeLockTimeout:
+		advice = "another session keeps a lock that this needs: pg_stat_activity shows who; run it again when that session is done"
 	case "25006":
 		advice = "the server takes no changes: connect to the primary"
 	}
 	if advice == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, advice)
+	return &advised{cause: err, text: err.Error(), advice: advice}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -102,6 +104,17 @@ const (
 
 	codeTooManyConnections = "53300"
 )
+
+// passing reports whether another moment may bring another answer: a limit, a lock, a busy server, or one that
+// stops or breaks the connection.
+func passing(code string) bool {
+	switch code {
+	case codeDeadlock, codeLockTimeout, codeCancelled, "40001":
+		return true
+	default:
+		return slices.ContainsFunc([]string{"08", "53", "57P", "58", "XX"}, func(class string) bool { return strings.HasPrefix(code, class) })
+	}
+}
 
 // sqlState is the SQLSTATE of an error, or "" when it did not come from the server.
 func sqlState(err error) string {

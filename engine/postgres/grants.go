@@ -54,7 +54,7 @@ func rights(schema, app string, producers []string) []right {
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
 	for _, function := range []string{
 		appendEvent, appendEvents, "advance_cursor(text, bigint, bigint)",
-		"make_partitions(bigint, integer)", "drop_expired_partition(interval)",
+		"record_loss(text, bigint, bigint)", "make_partitions(bigint, integer)", "drop_expired_partition(interval, text[], boolean, bigint, bigint)",
 	} {
 		all = append(all, right{"FUNCTION", in(function), "EXECUTE", app})
 	}

@@ -14,3 +14,11 @@ const (
 	sqlSystem   = `(SELECT system_identifier FROM pg_catalog.pg_control_system())`
 	sqlTimeline = `('x' || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::bigint`
 )
+
+// currentIdentity is the two as this store compares them: NULL when it does not, or may not read them.
+func (s *Store) currentIdentity() (system, timeline string) {
+	if s.identity && s.options.RestoreGuard {
+		return sqlSystem, sqlTimeline
+	}
+	return "NULL::bigint", "NULL::bigint"
+}

@@ -28,10 +28,8 @@ type Finding struct {
 
 // InspectOptions say what is looked at.
 type InspectOptions struct {
-	MigrateOptions                 // what the database should be like; AdminURL stands in where URL does not lead in
-	URL              string        // the connection of the server process
-	StatementTimeout time.Duration // of each look; 0 is none
-	LockTimeout      time.Duration // of the wait for a table that somebody changes; 0 is none
+	MigrateOptions        // what the database should be like; AdminURL stands in where URL does not lead in
+	URL            string // the connection of the server process
 }
 
 // Inspector looks at a database and changes nothing: it reads the catalog, and asks about query rules in
@@ -46,6 +44,7 @@ type Inspector struct {
 	status Status
 	acts   string // the role that rules are asked about as
 	path   string // the search path of the app, when the connection has another
+	barred error  // why the connection of the server process was refused; another one is used then
 	blind  bool   // the log cannot be read: no rule can be tried
 	unseen []Unseen
 }
@@ -64,11 +63,15 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 		return nil, err
 	}
 	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
-	i.conn, err = connectToLook(ctx, o.URL)
+	i.conn, err = connectToLook(ctx, o.URL, o.StatementTimeout)
 	if err != nil && o.AdminURL != o.URL {
-		because := err
-		if i.conn, err = connectToLook(ctx, o.AdminURL); err == nil {
-			i.unsee(false, "check it from where the engine runs", "database.url does not lead in (%v): database.admin_url was used instead, and what only the server process would meet was not seen", because)
+		i.barred = err
+		if i.conn, err = connectToLook(ctx, o.AdminURL, o.StatementTimeout); err != nil {
+			return nil, fmt.Errorf("database.url: %w; database.admin_url: %w", i.barred, err)
+		}
+		if err := i.nameApp(ctx, &o); err != nil {
+			i.Close()
+			return nil, err
 		}
 	}
 	if err != nil {
@@ -81,18 +84,37 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	return i, nil
 }
 
+// nameApp lets the role that the other connection would have had stand for the app, where no other is named and
+// the server has it.
+func (i *Inspector) nameApp(ctx context.Context, o *InspectOptions) error {
+	config, err := pgx.ParseConfig(o.URL)
+	if err != nil || o.App != "" {
+		return nil //nolint:nilerr // that it cannot be read was the reason to look as another
+	}
+	var known bool
+	err = i.conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1)`, config.User).Scan(&known)
+	if known {
+		o.App = config.User
+	}
+	return failed("look for the role of database.url", err)
+}
+
 // connectToLook opens a connection that works through any pooler: nothing is set at its start, which PgBouncer
-// refuses, and no statement is kept for later, which another process of the server would not know.
-func connectToLook(ctx context.Context, url string) (*pgx.Conn, error) {
+// refuses, and no statement is kept for later, which another process of the server would not know. So the limit of a
+// statement is that of the wait for its answer.
+func connectToLook(ctx context.Context, url string, limit time.Duration) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, unreadableURL(err)
 	}
 	config.RuntimeParams["application_name"] = "bothy-validate"
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if limit > 0 {
+		usePatience(config, limit+replyMargin)
+	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, Explain(failed("connect to the database", err))
+		return nil, unreached(err)
 	}
 	return conn, nil
 }
@@ -106,6 +128,10 @@ func (i *Inspector) Close() {
 
 // Alive reports whether the connection still holds, so that the next look is worth a try.
 func (i *Inspector) Alive() bool { return !i.conn.IsClosed() }
+
+// Barred is why the connection of the server process was not made, or nil. All was looked at as the
+// administrator then.
+func (i *Inspector) Barred() error { return i.barred }
 
 // Status is how far the database is from what the options of a migration want.
 func (i *Inspector) Status() Status { return i.status }
@@ -229,7 +255,7 @@ func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(i.told(refused, rights), found, hidden, neverAnalysed(rule, reached)), nil
+	return slices.Concat(i.told(refused, rights), found, quotedRecipient(rule), hidden, neverAnalysed(rule, reached)), nil
 }
 
 // try asks about the rule as the role that acts. What it refuses stands apart from what it merely finds.
@@ -258,6 +284,12 @@ func (i *Inspector) told(refused, rights []Finding) []Finding {
 		return append(refused, rights...)
 	case len(rights) > 0:
 		return rights
+	case i.barred != nil && i.acts == i.status.App && i.acts == i.status.Server.Role:
+		return []Finding{{
+			Code: RuleUntried, Severity: problem.Warning,
+			What: fmt.Sprintf("was read and not tried: the role %s of database.admin_url may not read what it reads, and who will read it is not known", i.acts),
+			Fix:  "mend database.url, then look again",
+		}}
 	case i.acts != i.status.App:
 		return []Finding{{
 			Code: RuleUntried, Severity: problem.Warning,
@@ -269,11 +301,19 @@ func (i *Inspector) told(refused, rights []Finding) []Finding {
 	}
 }
 
-// finding is a RuleError as a finding; any other error is passed on.
+// finding is what the server refused as a finding: each round would meet it again. An error of the connection,
+// or of a limit that another moment may keep, is passed on.
 func finding(err error) ([]Finding, error) {
 	wrong, ok := errors.AsType[*RuleError](err)
 	if !ok {
-		return nil, err
+		answer, answered := errors.AsType[*pgconn.PgError](err)
+		if !answered || passing(answer.Code) {
+			return nil, err
+		}
+		wrong = &RuleError{
+			Code: RuleRefused, What: "is refused by the server (SQLSTATE " + answer.Code + ")", cause: err,
+			Fix: "see to what the server says: each round would meet it",
+		}
 	}
 	what := wrong.What
 	if answer, ok := errors.AsType[*pgconn.PgError](wrong.cause); ok {

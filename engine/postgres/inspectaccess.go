@@ -155,6 +155,35 @@ func (i *Inspector) rightsOf(ctx context.Context, rule string, reached []access,
 			add(problem.Warning, fmt.Sprintf("reads %s, of which the role %s may read only some columns", a, a.role), grant)
 		}
 	}
+	functions, err := i.functionsOf(ctx, rule)
+	return append(found, functions...), err
+}
+
+// functionsOf lists the functions that a rule calls and the app may not.
+func (i *Inspector) functionsOf(ctx context.Context, rule string) ([]Finding, error) {
+	lacking, err := lackingRights(ctx, i.conn, i.status.App, rule, "")
+	if err != nil {
+		return nil, err
+	}
+	var found []Finding
+	for _, r := range lacking {
+		if r.kind != "FUNCTION" {
+			continue
+		}
+		name := strings.NewReplacer(`"`, "").Replace(r.object)
+		name = name[:strings.IndexByte(name, '(')]
+		f := Finding{
+			Code: RuleUnreadable, Severity: problem.Error, Fix: "run: " + r.sql(),
+			What: fmt.Sprintf("calls %s, and the role %s may not", name, r.role),
+		}
+		for _, w := range words(rule) {
+			if w.called && (w.name == name || strings.HasSuffix(name, "."+w.name)) {
+				f.Place = w.place
+				break
+			}
+		}
+		found = append(found, f)
+	}
 	return found, nil
 }
 

@@ -51,12 +51,16 @@ type scan struct {
 // large tables that it would read from end to end. A plan for real numbers is what a round gets: one for any
 // numbers would guess at the size of a batch, and call a good index useless.
 func (i *Inspector) scans(ctx context.Context, tx pgx.Tx, rule string, batch int, reached []access) ([]Finding, error) {
+	who, err := readAsker(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	last := max(i.status.Head, int64(batch))
 	sql, args := i.store.ruleStatement(rule, []int64{last - int64(batch) + 1})
 	args = []any{args[0], last}
 	var text []byte
 	if err := tx.QueryRow(ctx, `EXPLAIN (VERBOSE, FORMAT JSON) `+sql, args...).Scan(&text); err != nil {
-		return nil, failed("ask how a recipient rule would be run", err)
+		return nil, granting(ctx, tx, who, rule, located(ruleFailed(err), `EXPLAIN (VERBOSE, FORMAT JSON) `+sql, rule))
 	}
 	var plans []struct{ Plan planNode }
 	if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 {

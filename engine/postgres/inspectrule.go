@@ -33,6 +33,7 @@ const (
 	RuleScans           RuleCode = "large-scan"          // it reads a large table from end to end in each round
 	RuleNotAnalysed     RuleCode = "never-analysed"      // the server knows nothing of a table that it reads
 	RuleVolatile        RuleCode = "volatile-rule"       // it calls a function that may answer differently each time
+	RuleQuotes          RuleCode = "quoted-recipient"    // its recipients are JSON with its quotes
 	RuleUntried         RuleCode = "not-looked-at"       // the connection may not read what it reads, so nobody tried it
 )
 
@@ -73,6 +74,10 @@ func located(err error, statement, rule string) error {
 // gives, and then, over an empty batch and exactly as in a round, whether it may be run. tx is rolled back
 // by the caller, and after an error it is broken.
 func (s *Store) checkRule(ctx context.Context, tx pgx.Tx, rule string) error {
+	who, err := readAsker(ctx, tx)
+	if err != nil {
+		return err
+	}
 	fields, err := s.describe(ctx, tx, rule)
 	if err != nil {
 		return err
@@ -81,26 +86,38 @@ func (s *Store) checkRule(ctx context.Context, tx pgx.Tx, rule string) error {
 		return err
 	}
 	sql, args := s.ruleStatement(rule, nil)
+	return granting(ctx, tx, who, rule, located(runEmpty(ctx, tx, sql, args), sql, rule))
+}
+
+// runEmpty runs the statement of a rule over an empty batch, where it must give nothing.
+func runEmpty(ctx context.Context, tx pgx.Tx, sql string, args []any) error {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
-		return located(ruleFailed(err), sql, rule)
+		return ruleFailed(err)
 	}
 	defer rows.Close()
 	var seq, recipient any
 	if rows.Next() && rows.Scan(&seq, &recipient) == nil {
 		return &RuleError{Code: RuleRefused, What: fmt.Sprintf("returned seq %v over an empty batch", seq), Fix: "take seq from the relation batch"}
 	}
-	return located(ruleFailed(rows.Err()), sql, rule)
+	if err := rows.Err(); err != nil {
+		return ruleFailed(err)
+	}
+	return nil
 }
 
 // describe lets the server read a rule without running it: it names the columns of the rule, whatever they
 // are, and asks for no right but that to look into a schema.
 func (s *Store) describe(ctx context.Context, tx pgx.Tx, rule string) ([]pgconn.FieldDescription, error) {
+	who, err := readAsker(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	sql, _ := s.ruleStatement(rule, nil)
 	sql = strings.Replace(sql, ruleColumns, "SELECT *", 1)
 	answer, err := tx.Conn().PgConn().Prepare(ctx, "", sql, nil)
 	if err != nil {
-		return nil, s.explained(ctx, tx, located(ruleFailed(err), sql, rule))
+		return nil, granting(ctx, tx, who, rule, s.explained(ctx, tx, located(ruleFailed(err), sql, rule)))
 	}
 	return answer.Fields, nil
 }
@@ -195,6 +212,8 @@ func checkRuleColumns(ctx context.Context, tx pgx.Tx, fields []pgconn.FieldDescr
 			return wrong("seq", fmt.Sprintf("gives seq as %s, and the number of an event is bigint", c.kind), "select b.seq from the relation batch")
 		case want == "recipient" && c.array:
 			return wrong("recipient", fmt.Sprintf("gives recipient as %s, and each row is for one recipient", c.kind), "write unnest(...) AS recipient: one row for each element")
+		case want == "recipient" && (c.kind == "json" || c.kind == "jsonb"):
+			return wrong("recipient", fmt.Sprintf("gives recipient as %s, and a job holds it as text", c.kind), "write ->> in place of ->, or #>> in place of #>: they give the text itself, while ::text would keep the quotes of JSON")
 		case want == "recipient" && c.category != "S":
 			return wrong("recipient", fmt.Sprintf("gives recipient as %s, and a job holds it as text", c.kind), "say how it is written: ...::text AS recipient")
 		}
@@ -233,6 +252,23 @@ func missingColumn(columns []ruleColumn, want, rule string) error {
 		fix = fmt.Sprintf("did you mean %s? %s", want, strings.ToUpper(fix[:1])+fix[1:])
 	}
 	return &RuleError{Code: RuleBadColumns, What: what, Fix: fix, Place: wordPlace(rule, near)}
+}
+
+// quotedJSON is a value of JSON that is cast to text to become the recipient. In place of a cast, ->> and #>>
+// give the text itself.
+var quotedJSON = regexp.MustCompile(`(?i)(?:->|#>)\s*(?:'[^']*'|[\w$.]+)\s*(?:\)\s*::\s*(?:text|varchar)|\s+AS\s+(?:text|varchar)\s*\))\s+(?:AS\s+)?"?recipient\b`)
+
+// quotedRecipient warns of recipients that keep the quotes of JSON, as far as the text of a rule shows it.
+func quotedRecipient(rule string) []Finding {
+	at := quotedJSON.FindStringIndex(rule)
+	if at == nil {
+		return nil
+	}
+	return []Finding{{
+		Code: RuleQuotes, Severity: problem.Warning, Place: utf8.RuneCountInString(rule[:at[0]]) + 1,
+		What: "casts a value of JSON to text, which keeps its quotes: the recipient is \"alex\" and not alex",
+		Fix:  "write ->> in place of ->, or #>> in place of #>, and leave out the cast",
+	}}
 }
 
 // wordPlace is where a rule has a word, counted in characters from 1, when it has it exactly once.

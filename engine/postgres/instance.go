@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,12 @@ func identitySQL(schema string) string {
 func notifySQL(schema string, on bool) string {
 	value := strconv.FormatBool(on)
 	return `UPDATE ` + quote(schema) + `.event_seq SET notify = ` + value + ` WHERE notify <> ` + value
+}
+
+// retentionSQL sets how long events are kept at least, and writes nothing when that is known.
+func retentionSQL(schema string, keep time.Duration) string {
+	value := "interval '" + strconv.FormatFloat(keep.Seconds(), 'f', -1, 64) + " seconds'"
+	return `UPDATE ` + quote(schema) + `.event_seq SET retention = ` + value + ` WHERE retention <> ` + value
 }
 
 // makeInstance gives a new installation its identity, and fills what could not be read before.
@@ -89,6 +96,20 @@ func (m *migrator) setNotify(ctx context.Context) error {
 		if err == nil && tag.RowsAffected() > 0 {
 			m.report.NotifyTurned = onOff(on)
 			m.logf("notifications turned %s", m.report.NotifyTurned)
+		}
+		return err
+	})
+}
+
+func (m *migrator) setRetention(ctx context.Context) error {
+	if m.o.Retention == 0 {
+		return nil
+	}
+	return m.asOwner(ctx, "set how long events are kept", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, retentionSQL(m.o.Schema, m.o.Retention))
+		if err == nil && tag.RowsAffected() > 0 {
+			m.report.RetentionSet = m.o.Retention
+			m.logf("events are kept for at least %v", m.o.Retention)
 		}
 		return err
 	})

@@ -32,6 +32,9 @@ type MigrateOptions struct {
 	Bootstrap bool
 	// ConsumerNames are the declared consumers. Names are only ever added to those the database knows.
 	ConsumerNames []string
+	// NewConsumers says that names which the database does not know are new consumers, and none is an old one
+	// under another name. Without it, they are left out while a cursor has no declared consumer: see Doubt.
+	NewConsumers bool
 	// PartitionSize is how many events one partition of the log holds; 0 is 1,000,000.
 	PartitionSize int64
 	// PartitionsAhead is how many whole partitions are kept above the one being filled; 0 is 4.
@@ -39,12 +42,18 @@ type MigrateOptions struct {
 	// Notify says whether an appending transaction sends NOTIFY; without it, consumers wake by polling only.
 	// Nil leaves it as the database has it: on, unless somebody turned it off there.
 	Notify *bool
+	// Retention is how long events are kept at least: the engine cannot drop younger ones, whatever it is told
+	// later. 0 leaves it as the database has it: 720 hours, unless somebody changed it there.
+	Retention time.Duration
 	// Environment is written to a new installation and never changed afterwards.
 	Environment string
 	// JobsSchema is where River's tables are; JobsMigrate allows to create and migrate them. Empty: they
 	// are neither migrated nor looked at.
 	JobsSchema  string
 	JobsMigrate bool
+	// StatementTimeout and LockTimeout bound each statement that only looks, and its wait for a lock; 0 is no limit.
+	// Migrate itself waits as long as its caller lets it.
+	StatementTimeout, LockTimeout time.Duration
 	// Log gets one line per thing that is done. Nil: nowhere.
 	Log func(line string)
 }
@@ -57,18 +66,21 @@ const (
 
 // Report is what Migrate did. A second run over the same options does nothing.
 type Report struct {
-	Owner, App   string   // the roles, with the connecting role filled in
-	Roles        []string // created
-	Schemas      []string // created
-	Migrations   []string // applied: 0002_event_log.sql
-	Jobs         []int    // versions of River that were applied to JobsSchema
-	Partitions   int      // made
-	Names        []string // of consumers, new to the database
-	Grants       []string // statements that were run
-	Instance     bool     // the installation got its identity
-	NotifyTurned string   // "on" or "off" when it changed
+	Owner, App   string        // the roles, with the connecting role filled in
+	Roles        []string      // created
+	Schemas      []string      // created
+	Migrations   []string      // applied: 0002_event_log.sql
+	Jobs         []int         // versions of River that were applied to JobsSchema
+	Partitions   int           // made
+	Names        []string      // of consumers, new to the database
+	Grants       []string      // statements that were run
+	Instance     bool          // the installation got its identity
+	NotifyTurned string        // "on" or "off" when it changed
+	RetentionSet time.Duration // when it changed
 	// Missing is what this role may not do and an administrator has to.
 	Missing []Need
+	// Doubt is why new names were left out, or nil: no engine starts with them before somebody decides.
+	Doubt *Doubt
 	// Notes are facts that a person should know and that stop nothing.
 	Notes []string
 }
@@ -76,7 +88,7 @@ type Report struct {
 // Changed reports whether anything was done.
 func (r Report) Changed() bool {
 	return len(r.Roles)+len(r.Schemas)+len(r.Migrations)+len(r.Jobs)+r.Partitions+len(r.Names)+len(r.Grants) > 0 ||
-		r.Instance || r.NotifyTurned != ""
+		r.Instance || r.NotifyTurned != "" || r.RetentionSet != 0
 }
 
 // Stopped is what is missing and keeps the engine from starting.
@@ -86,7 +98,9 @@ func (r Report) Stopped() []Need { return stopping(r.Missing) }
 // while the engine and producers run, and when several processes start it at once: the others wait, and
 // then find nothing to do. What was done before an error stays done, and the next run goes on from there.
 func Migrate(ctx context.Context, o MigrateOptions) (Report, error) {
-	m, err := newMigrator(ctx, o)
+	unhurried := o
+	unhurried.StatementTimeout, unhurried.LockTimeout = 0, 0
+	m, err := newMigrator(ctx, unhurried)
 	if err != nil {
 		return Report{}, err
 	}
@@ -119,7 +133,7 @@ func newMigrator(ctx context.Context, o MigrateOptions) (*migrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connectAdmin(ctx, o.AdminURL)
+	conn, err := connectAdmin(ctx, o.AdminURL, o.StatementTimeout, o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +145,17 @@ func newMigrator(ctx context.Context, o MigrateOptions) (*migrator, error) {
 	return m, nil
 }
 
-// connectAdmin opens a connection whose statements wait for the lock as long as the caller's context
-// lets them, whatever limits the role has.
-func connectAdmin(ctx context.Context, url string) (*pgx.Conn, error) {
+// connectAdmin opens a connection whose statements, and their waits for locks, have the given limits, whatever
+// those of the role are. 0 waits as long as the caller's context lets them. A server that does not even say that a
+// limit was reached is given up soon after it.
+func connectAdmin(ctx context.Context, url string, statement, lock time.Duration) (*pgx.Conn, error) {
 	config, err := adminConfig(url)
 	if err != nil {
 		return nil, err
+	}
+	config.RuntimeParams["statement_timeout"], config.RuntimeParams["lock_timeout"] = milliseconds(statement), milliseconds(lock)
+	if statement > 0 {
+		usePatience(config, statement+replyMargin)
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
@@ -174,7 +193,7 @@ func (m *migrator) run(ctx context.Context) error {
 	}
 	for _, step := range []func(context.Context) error{
 		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.refuseEmptyCounter, m.applyJobs,
-		m.makeInstance, m.setNotify, m.makePartitions, m.extendNames, m.grant, m.reportCounter,
+		m.makeInstance, m.setNotify, m.setRetention, m.makePartitions, m.extendNames, m.grant, m.reportCounter,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -233,13 +252,19 @@ func (m *migrator) refuseEmptyCounter(ctx context.Context) error {
 func (m *migrator) asOwner(ctx context.Context, doing string, run func(pgx.Tx) error) error {
 	return retried(ctx, func() error {
 		err := pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, `SET LOCAL ROLE `+quote(m.report.Owner)); err != nil {
+			if err := m.actAsOwner(ctx, tx); err != nil {
 				return err
 			}
 			return run(tx)
 		})
 		return failed(doing, err)
 	})
+}
+
+// actAsOwner changes over to the owner until the transaction ends.
+func (m *migrator) actAsOwner(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `SET LOCAL ROLE `+quote(m.report.Owner))
+	return err
 }
 
 // retries is how often a statement that met a busy table or another migration is tried again.

@@ -57,7 +57,8 @@ func (s *script) as(role string) {
 func (s *script) roles() {
 	s.say(`-- The engine's schema %q, for PostgreSQL 15 or newer. Run as an administrator:
 --     psql -v ON_ERROR_STOP=1 -f THIS_FILE DATABASE
--- or statement by statement with any other client.
+-- or statement by statement with any other client. When it ends with a lock timeout, another session used a table
+-- that it changes: run it again.
 SET client_min_messages = warning;
 `, s.o.Schema)
 	s.do(fmt.Sprintf("    PERFORM pg_catalog.pg_advisory_lock(%d);", lockKey(s.o.Schema)))
@@ -105,15 +106,18 @@ func (s *script) own() error {
 	if s.o.Notify != nil {
 		s.say("%s;\n", notifySQL(s.o.Schema, *s.o.Notify))
 	}
+	if s.o.Retention > 0 {
+		s.say("%s;\n", retentionSQL(s.o.Schema, s.o.Retention))
+	}
 	s.do(fmt.Sprintf("    PERFORM %s.make_partitions(%d, %d);", schema, s.o.PartitionSize, s.o.PartitionsAhead))
 	s.do(scriptNames(s.o.Schema, s.o.ConsumerNames))
 	return nil
 }
 
 // step is one migration in a statement, and so a transaction, of its own. It is a text inside, since what it
-// names may not exist until it runs. before can set have, which the condition may ask.
+// names may not exist until it runs. Producers queue up behind a wait for a strong lock, so it is short. before can set have, which the condition may ask.
 func (s *script) step(before, condition, text string) {
-	s.say("DO $bothy_do$ DECLARE have bigint := 0; BEGIN%s\n    IF %s THEN EXECUTE $bothy_step$\n%s\n$bothy_step$;\n    END IF;\nEND $bothy_do$;\n", before, condition, strings.TrimSpace(text))
+	s.say("DO $bothy_do$ DECLARE have bigint := 0; BEGIN\n    PERFORM set_config('lock_timeout', '%s', true);%s\n    IF %s THEN EXECUTE $bothy_step$\n%s\n$bothy_step$;\n    END IF;\nEND $bothy_do$;\n", migrationPatience, before, condition, strings.TrimSpace(text))
 }
 
 // scriptNames adds the declared names to the constraint, like AllowNames.

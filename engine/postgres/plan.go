@@ -21,6 +21,7 @@ const (
 	ChangeJobs        ChangeKind = "jobs"        // of River's tables
 	ChangeInstance    ChangeKind = "instance"    // the identity of the installation is written
 	ChangeNotify      ChangeKind = "notify"      // notifications are switched
+	ChangeRetention   ChangeKind = "retention"   // how long events are kept at least
 	ChangePartitions  ChangeKind = "partitions"  // of the event log are made
 	ChangeNames       ChangeKind = "names"       // of consumers are added to those that a cursor may have
 	ChangeGrant       ChangeKind = "grant"       // a right is given
@@ -34,6 +35,7 @@ const (
 const (
 	byMigrate   = "engine migrate up"
 	byBootstrap = "engine migrate up --bootstrap"
+	byNewNames  = "engine migrate up --new-consumers"
 	byRun       = "engine run"
 	byRename    = "engine consumers rename"
 	byRetire    = "engine consumers retire"
@@ -108,11 +110,18 @@ func (s Status) contentChanges() (plan []Change) {
 	if s.want.Notify != nil && *s.want.Notify != s.Notify {
 		migrates(ChangeNotify, "turn notifications %s", onOff(*s.want.Notify))
 	}
+	if s.want.Retention != 0 && s.want.Retention != s.Retention {
+		migrates(ChangeRetention, "keep events for at least %v instead of %v", s.want.Retention, s.Retention)
+	}
 	if s.toMake > 0 {
 		migrates(ChangePartitions, "make %d %s of the event log", s.toMake, plural(s.toMake, "partition"))
 	}
+	doubt := s.Doubt()
 	for _, n := range s.Names {
-		if n.Declared && !n.Known {
+		switch {
+		case n.Declared && !n.Known && doubt != nil && !s.want.NewConsumers:
+			plan = append(plan, Change{Kind: ChangeNames, By: byNewNames, What: fmt.Sprintf("let consumer %s have a cursor, if it is a new one and none of those below under another name", n.Name), Migrates: true})
+		case n.Declared && !n.Known:
 			migrates(ChangeNames, "let consumer %s have a cursor", n.Name)
 		}
 	}

@@ -143,11 +143,11 @@ func TestPlanBeyondMigrate(t *testing.T) {
 		},
 		"renamed": {
 			`INSERT INTO bothy.event_consumer_cursors VALUES ('push', 3), ('webhooks', 4)`, func(o *postgres.MigrateOptions) { o.ConsumerNames = []string{"push", "hooks"} },
-			[]string{"names|engine migrate up|false|hooks", "cursor|engine run|false|hooks", "orphan|engine consumers rename|true|`engine consumers rename webhooks hooks`"},
+			[]string{"names|engine migrate up --new-consumers|false|hooks", "cursor|engine run|false|hooks", "orphan|engine consumers rename|true|`engine consumers rename webhooks hooks`"},
 		},
 		"who is who": {
 			`INSERT INTO bothy.event_consumer_cursors VALUES ('push', 3), ('webhooks', 4)`, func(o *postgres.MigrateOptions) { o.ConsumerNames = []string{"a"} },
-			[]string{"names|engine migrate up|false|a", "cursor|engine run|false|a", "orphan|engine consumers rename|true|consumers (a)", "orphan|engine consumers rename|true|consumers (a)"},
+			[]string{"names|engine migrate up --new-consumers|false|a", "cursor|engine run|false|a", "orphan|engine consumers rename|true|consumers (a)", "orphan|engine consumers rename|true|consumers (a)"},
 		},
 		"environment": {
 			`INSERT INTO bothy.event_consumer_cursors VALUES ('push', 3), ('webhooks', 4)`, func(o *postgres.MigrateOptions) { o.Environment = "production" },

@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -17,9 +18,10 @@ const looks = 10
 // transaction. A session of the server is then nobody's own: LISTEN, SET ROLE and advisory locks get lost.
 //
 // A pooler gives its clients process numbers of its own making, so a number that is the server's ends the
-// question. Else two connections tell: each must stay with a process of its own.
-func Pooled(ctx context.Context, url string) (bool, error) {
-	first, err := connectToLook(ctx, url)
+// question. Else two connections tell: each must stay with a process of its own. An answer is waited for a little
+// longer than limit, which is that of a statement; 0 is none.
+func Pooled(ctx context.Context, url string, limit time.Duration) (bool, error) {
+	first, err := connectToLook(ctx, url, limit)
 	if err != nil {
 		return false, err
 	}
@@ -28,7 +30,7 @@ func Pooled(ctx context.Context, url string) (bool, error) {
 	if err != nil || mine == first.PgConn().PID() {
 		return false, err
 	}
-	second, err := connectToLook(ctx, url)
+	second, err := connectToLook(ctx, url, limit)
 	if err != nil {
 		return false, err
 	}

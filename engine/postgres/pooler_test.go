@@ -22,12 +22,12 @@ func TestPooled(t *testing.T) {
 		"by transaction":     {enginetest.Pooler(t, db.AppURL, false), true},
 		"by transaction too": {enginetest.Pooler(t, db.OwnerURL, false), true},
 	} {
-		got, err := postgres.Pooled(t.Context(), tt.url)
+		got, err := postgres.Pooled(t.Context(), tt.url, 0)
 		if err != nil || got != tt.want {
 			t.Errorf("%s: got %t, %v, want %t", name, got, err, tt.want)
 		}
 	}
-	if _, err := postgres.Pooled(t.Context(), "postgres://127.0.0.1:1/nothing"); err == nil {
+	if _, err := postgres.Pooled(t.Context(), "postgres://127.0.0.1:1/nothing", 0); err == nil {
 		t.Error("no server: got no error, want one")
 	}
 }

@@ -3,6 +3,8 @@
 package postgres
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +15,10 @@ import (
 
 // columns are those of an event that a consumer needs beside the number. No round reads a payload here: a
 // handler gets it later, for the events that are its own.
-type columns struct{ kind, resource, resourceID, audience, size bool }
+type columns struct {
+	kind, resource, resourceID, audience, size bool
+	jobs                                       int // audiences are read until their recipients are that many
+}
 
 // columnsOf is what the rule and the types of a consumer look at.
 func columnsOf(c round.Consumer) columns {
@@ -28,7 +33,7 @@ func columnsOf(c round.Consumer) columns {
 		case "resource_id":
 			need.resourceID = true
 		case "audience":
-			need.audience = true
+			need.audience, need.jobs = true, c.MaxJobs
 		}
 	case round.RuleHandler:
 		need.size = true
@@ -48,6 +53,7 @@ func (c columns) list() []string {
 		{c.resource, "e.resource"},
 		{c.resourceID, "e.resource_id"},
 		{c.audience, "e.audience"},
+		{c.audience, "e.fits"},
 		{c.size, sqlSize},
 		{c.size, sqlPacked},
 	} {
@@ -73,19 +79,20 @@ const headerColumns = 9
 // it is a hole that must be seen. The planner has no statistics of tables with one row and guesses
 // thousands: LIMIT 1 tells it.
 func (s *Store) readStatement(need columns) readStatement {
-	system, timeline := "NULL::bigint", "NULL::bigint"
-	if s.identity && s.options.RestoreGuard {
-		system, timeline = sqlSystem, sqlTimeline
-	}
+	system, timeline := s.currentIdentity()
 	events := strings.Join(need.list(), ", ")
+	fitting, fitted := "", ""
+	if need.audience {
+		fitting, fitted = need.fitting()
+	}
 	read := func(floor, bound string) string {
 		return `SELECT at.*, e.* FROM (
 	SELECT c.last_seq, h.seq AS head, h.upper_bound - 1 - h.seq AS room, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
 	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) h CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	WHERE c.name = $1
 ) at LEFT JOIN LATERAL (
-	SELECT ` + events + ` FROM ` + s.schema + `.event_log e
-	WHERE e.seq > at.last_seq` + bound + ` ORDER BY e.seq LIMIT $2::bigint
+	` + cmp.Or(fitting, `SELECT `+events) + ` FROM ` + s.schema + `.event_log e
+	WHERE e.seq > at.last_seq` + bound + ` ORDER BY e.seq LIMIT $2::bigint` + fitted + `
 ) e ON true`
 	}
 	return readStatement{
@@ -93,6 +100,27 @@ func (s *Store) readStatement(need columns) readStatement {
 		bounded:   read("NULL::bigint", ` AND e.seq <= at.last_seq + $2::bigint`),
 		withFloor: read(`(SELECT seq FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1)`, ""),
 	}
+}
+
+// audienceBytes bounds what the audiences that one round reads take, beyond those of one event.
+const audienceBytes = 4 << 20
+
+// fitting is what stands around the read of events with audiences: those after the event that reaches the limit of
+// jobs, or the bound of bytes, are not sent, since the round would throw them away. How large they are is asked
+// of those alone whose compressed sizes are within the bound: telling means unpacking.
+func (c columns) fitting() (before, after string) {
+	const above = ` OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)`
+	kept := "e.seq"
+	if c.kind {
+		kept = "e.seq, e.type"
+	}
+	before = fmt.Sprintf(`SELECT %[1]s, CASE WHEN e.fits THEN e.audience END AS audience, e.fits FROM (
+	SELECT %[1]s, e.audience, e.packed < %[2]d AND coalesce(sum(e.jobs)%[3]s < %[4]d AND coalesce(sum(e.bytes)%[3]s < %[2]d AS fits FROM (
+	SELECT e.*, CASE WHEN e.packed < %[2]d THEN cardinality(e.audience) END AS jobs, CASE WHEN e.packed < %[2]d THEN
+		CASE WHEN pg_column_compression(e.audience) IS NULL THEN pg_column_size(e.audience) ELSE octet_length(e.audience::text) END + 16 * cardinality(e.audience) END AS bytes FROM (
+	SELECT %[1]s, e.audience, coalesce(sum(pg_column_size(e.audience))%[3]s AS packed FROM (
+	SELECT %[1]s, e.audience`, kept, audienceBytes, above, c.jobs)
+	return before, `) e) e) e) e`
 }
 
 // scanSnapshot reads the rows of a readStatement: the description of the snapshot from the first, an event
@@ -107,7 +135,7 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 	var e round.Event
 	var kind, resource, resourceID pgtype.Text
 	var bytes pgtype.Int8
-	var packed pgtype.Bool
+	var packed, fits pgtype.Bool
 	event := []any{&seq}
 	for _, column := range []struct {
 		need bool
@@ -117,6 +145,7 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 		{read.resource, &resource},
 		{read.resourceID, &resourceID},
 		{read.audience, &e.Audience},
+		{read.audience, &fits},
 		{read.size, &bytes},
 		{read.size, &packed},
 	} {
@@ -136,6 +165,9 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 			continue
 		}
 		e.Seq, e.Type, e.Resource, e.ResourceID = seq.Int64, kind.String, resource.String, resourceID.String
+		if fits.Valid && !fits.Bool && snapshot.Whole == 0 {
+			snapshot.Whole = e.Seq - 1
+		}
 		snapshot.Events = append(snapshot.Events, e)
 		if read.size {
 			sizes = append(sizes, size{e.Seq, bytes.Int64, packed.Bool})

@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"example.com/bothy/engine/problem"
 	"example.com/bothy/engine/round"
 )
 
@@ -64,10 +63,19 @@ func (e *SceneError) Error() string {
 }
 
 // Rehearse runs the rules of consumers over a scene as their rounds would, each without seeing what another
-// did, in one transaction that is never committed. An error means that no rule was run to its end: a
+// did, in one transaction that is never committed, and sequences count anew. An error means that no rule was run to its end: a
 // *SceneError, or one of the connection.
-func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Consumer) ([]Rehearsed, error) {
-	conn, err := s.pool.Acquire(ctx)
+func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Consumer) (answers []Rehearsed, err error) {
+	before, err := sequencesOf(ctx, s.pool, s.options.Schema)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		limited, cancel := lingering(ctx, EndGrace)
+		defer cancel()
+		err = errors.Join(err, resetSequences(limited, s.pool, before))
+	}()
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return nil, failed("get a connection", err)
 	}
@@ -84,13 +92,38 @@ func (s *Store) Rehearse(ctx context.Context, scene Scene, consumers []round.Con
 	if err != nil {
 		return nil, err
 	}
-	answers := make([]Rehearsed, len(consumers))
+	staged, err := sequencesOf(ctx, conn, s.options.Schema)
+	if err != nil {
+		return nil, err
+	}
+	answers = make([]Rehearsed, len(consumers))
 	for i, c := range consumers {
 		if answers[i], err = s.rehearse(ctx, conn, c, events, scene.Jobs); err != nil {
 			return nil, fmt.Errorf("rehearse consumer %q: %w", c.Name, err)
 		}
+		answers[i] = s.plainly(ctx, answers[i], c.Rule.Query)
+		if c.Rule.Kind == round.RuleHandler { // the others only read
+			if err := resetSequences(ctx, conn, staged); err != nil {
+				return nil, fmt.Errorf("rehearse consumer %q: %w", c.Name, err)
+			}
+		}
 	}
 	return answers, nil
+}
+
+// plainly replaces what the server says of the statement around a rule, which the author never wrote, by what a
+// start says of the rule. Another connection asks: this one is inside the rehearsal.
+func (s *Store) plainly(ctx context.Context, answer Rehearsed, rule string) Rehearsed {
+	wrong, ok := errors.AsType[*RuleError](answer.Err)
+	if !ok || wrong.Code != RuleUnknownColumn || answer.At >= 0 {
+		return answer
+	}
+	found, err := s.CheckRule(ctx, rule)
+	if at := slices.IndexFunc(found, func(f Finding) bool { return f.Code == RuleBadColumns }); err == nil && at >= 0 {
+		f := found[at]
+		return Rehearsed{Err: &RuleError{Code: f.Code, What: f.What, Fix: f.Fix, Place: f.Place}, At: f.Place - 1}
+	}
+	return answer
 }
 
 // rehearse runs the rule of one consumer after a savepoint, and goes back to it.
@@ -248,14 +281,10 @@ WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname <> ALL (ARRAY['pg_catalog'
 	if err != nil {
 		return "", err
 	}
-	if !strings.Contains(name, ".") {
-		for i, full := range known {
-			_, known[i], _ = strings.Cut(full, ".")
-		}
-	}
+	slices.Sort(known)
 	what := fmt.Sprintf("there is no table %q", name)
-	if near := problem.Nearest(name, known); near != "" {
-		what += fmt.Sprintf("; did you mean %q?", near)
+	if near := nearestRelation(name, known); near != "" {
+		what += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return "", &SceneError{What: what}
 }

@@ -176,6 +176,9 @@ func (tx *Tx) commit(ctx context.Context) error {
 		batch.Queue(s.sql, s.args...)
 	}
 	if tx.advance != nil {
+		if read := tx.snapshot.Events; len(read) > 0 && read[0].Seq > tx.advance.from+1 {
+			batch.Queue(`SELECT `+tx.store.schema+`.record_loss($1, $2, $3)`, tx.consumer.Name, tx.advance.from+1, read[0].Seq-1)
+		}
 		batch.Queue(`SELECT `+tx.store.schema+`.advance_cursor($1, $2, $3)`, tx.consumer.Name, tx.advance.from, tx.advance.to)
 	}
 	batch.Queue(`COMMIT`)

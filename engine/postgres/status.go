@@ -32,8 +32,9 @@ type Status struct {
 	Ahead                   int   // whole partitions above the one of the next number
 	UpperBound              int64 // the first number without a partition
 	Installation            Installation
-	Notify                  bool     // appending transactions send NOTIFY
-	AbsentRoles             []string // of the options
+	Notify                  bool          // appending transactions send NOTIFY
+	Retention               time.Duration // how long events are kept at least
+	AbsentRoles             []string      // of the options
 	AbsentSchemas           []string
 	Missing                 []Need // what grants the rights that the roles lack
 
@@ -279,9 +280,12 @@ func lastSeqs(ctx context.Context, conn Querier, schema string) (map[string]int6
 	return cursors, failed("read the cursors", err)
 }
 
+// newRetention is that of a database to which nobody gave another.
+const newRetention = 720 * time.Hour
+
 // readCounter reads the counter and the room of the log. Without them, those of a new log are the state.
 func (s *Status) readCounter(ctx context.Context, conn Querier) error {
-	s.Notify, s.toMake = true, partitionsToMake(1, 1, 0, s.want.PartitionSize, s.want.PartitionsAhead)
+	s.Notify, s.Retention, s.toMake = true, newRetention, partitionsToMake(1, 1, 0, s.want.PartitionSize, s.want.PartitionsAhead)
 	there, err := s.exists(ctx, conn, "event_seq")
 	if err != nil || !there {
 		return err
@@ -293,8 +297,15 @@ func (s *Status) readCounter(ctx context.Context, conn Querier) error {
 		}
 		return err
 	}
-	if err := conn.QueryRow(ctx, `SELECT seq, upper_bound, notify FROM `+quote(s.Schema)+`.event_seq`).Scan(&s.Head, &s.UpperBound, &s.Notify); err != nil {
+	// an older migration does not know the retention
+	var keep *float64
+	err = conn.QueryRow(ctx, `SELECT seq, upper_bound, notify, extract(epoch FROM (to_jsonb(c) ->> 'retention')::interval)::float8 FROM `+quote(s.Schema)+`.event_seq c`).
+		Scan(&s.Head, &s.UpperBound, &s.Notify, &keep)
+	if err != nil {
 		return failed("read the counter of the event log", err)
+	}
+	if keep != nil {
+		s.Retention = time.Duration(*keep * float64(time.Second))
 	}
 	s.counted = true
 	if there, err = s.exists(ctx, conn, "event_log"); err != nil || !there {

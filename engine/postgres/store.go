@@ -155,15 +155,26 @@ func (s *Store) ReadsIdentity() bool { return s.identity }
 // Ensure creates the cursor rows that are missing, at the head: a new consumer never replays the log.
 // Rows that exist, also those that another process creates at the same moment, are left as they are. A
 // trigger writes each new row to the audit, in this transaction. The order keeps two processes, whose files
-// list the names differently, from waiting for each other.
+// list the names differently, from waiting for each other. A log with numbers above its counter gets none, in
+// the same statement: below them, a consumer would begin amid what it was never to see.
 func (s *Store) Ensure(ctx context.Context, names []string) error {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	_, err := s.pool.Exec(ctx, `INSERT INTO `+s.schema+`.event_consumer_cursors (name, last_seq)
-SELECT n.name, h.seq FROM unnest($1::text[]) AS n (name) CROSS JOIN `+s.schema+`.event_seq h
-ORDER BY n.name ON CONFLICT (name) DO NOTHING`, names)
-	if sqlState(err) == codeCheckViolation {
+	behind := CounterBehindError{Schema: s.options.Schema}
+	err := s.pool.QueryRow(ctx, `WITH head AS (
+	SELECT h.seq, coalesce((SELECT max(l.seq) FROM `+s.schema+`.event_log l WHERE l.seq > h.seq), h.seq) AS highest FROM `+s.schema+`.event_seq h
+), made AS (
+	INSERT INTO `+s.schema+`.event_consumer_cursors (name, last_seq)
+	SELECT n.name, h.seq FROM unnest($1::text[]) AS n (name) JOIN head h ON h.seq = h.highest
+	ORDER BY n.name ON CONFLICT (name) DO NOTHING
+) SELECT seq, highest FROM head`, names).Scan(&behind.Counter, &behind.Highest)
+	switch {
+	case sqlState(err) == codeCheckViolation:
 		return unknownName(ctx, s.pool, s.options.Schema, names, err)
+	case errors.Is(err, pgx.ErrNoRows):
+		return checkCounterRow(ctx, s.pool, s.options.Schema)
+	case err == nil && behind.Highest > behind.Counter:
+		return &behind
 	}
 	return failed("create the cursors", err)
 }

@@ -26,6 +26,10 @@ func versionTableSQL(schema string) string {
 )`
 }
 
+// migrationPatience is how long a migration waits for a lock before it starts over: producers queue up behind one
+// that waits for a strong lock, while a reader such as pg_dump keeps that from it.
+const migrationPatience = "500ms"
+
 // applyOwn applies the migrations that the database lacks, each in a transaction of its own.
 func (m *migrator) applyOwn(ctx context.Context) error {
 	config, err := adminConfig(m.o.AdminURL)
@@ -41,7 +45,8 @@ func (m *migrator) applyOwn(ctx context.Context) error {
 	steps := make([]*goose.Migration, len(m.all))
 	for i, file := range m.all {
 		steps[i] = goose.NewGoMigration(file.version, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, file.text) // without arguments, so all statements go at once
+			// without arguments, so all statements go at once
+			_, err := tx.ExecContext(ctx, "SET LOCAL lock_timeout = '"+migrationPatience+"';\n"+file.text)
 			return err
 		}}, nil)
 	}
@@ -51,6 +56,19 @@ func (m *migrator) applyOwn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
+	waits := false
+	return retried(ctx, func() error {
+		err := m.up(ctx, provider)
+		if passes(err) && !waits {
+			waits = true
+			m.logf("%v: another session uses a table that this changes; trying again for a while", err)
+		}
+		return err
+	})
+}
+
+// up applies what is left to apply, and reports it.
+func (m *migrator) up(ctx context.Context, provider *goose.Provider) error {
 	results, err := provider.Up(ctx)
 	var partial *goose.PartialError
 	if errors.As(err, &partial) {

@@ -55,7 +55,7 @@ type FoundJob struct {
 // is written. most bounds how many jobs of each group are read.
 func (s *Store) Inquire(ctx context.Context, jobsSchema string, seq int64, most int, tell func(context.Context, *Inquiry) error) error {
 	doing := fmt.Sprintf("look up event %d", seq)
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.acquire(ctx)
 	if err != nil {
 		return failed(doing, err)
 	}

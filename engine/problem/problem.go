@@ -42,6 +42,7 @@ type Problem struct {
 	What     string   // quotes the author's text and says why it cannot be; no final full stop
 	Fix      string   // imperative; empty only when What already says what to do
 	Also     Position // a second place that belongs to it (the other of two duplicates), or zero
+	More     int      // how many further problems it stands for, which are left out; it says so
 }
 
 // Kind is what all problems of one code have in common.

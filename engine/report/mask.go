@@ -4,6 +4,7 @@ package report
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -12,7 +13,11 @@ import (
 type lineMask struct {
 	hidden []bool // by column, from 0: values that may be secret; nil hides nothing
 	cut    int    // the column where a comment begins; -1 without one
+	plain  []span // the keys and values without quotes, in their order
 }
+
+// span is a part of a line: the column, from 0, where it begins, and the one behind it.
+type span struct{ from, to int }
 
 // mask finds what must not be shown of each line. It does not parse YAML: it also has to work on a text that is
 // none. It reads keys, quotes, brackets and blocks as YAML does, keeps in mind to which key a text belongs, and where
@@ -36,6 +41,7 @@ type masker struct {
 	quote  rune    // the quote that is open over the end of a line, or 0
 	block  bool    // a block scalar (| or >) is open
 	key    string  // the key that the next value belongs to
+	begun  bool    // a text without quotes has begun, and may go on in the next line
 	lost   bool    // a quote was not closed where it should have been: from here on nothing is sure
 
 	runes []rune
@@ -117,12 +123,14 @@ func (m *masker) token(at int) int {
 		return len(m.runes)
 	case len(m.flow) == 0 && (c == '-' || c == '?') && m.ends(at+1):
 		next := skip(m.runes, at+1)
+		m.begun = false
 		if next < len(m.runes) {
 			m.enclose(next, false)
 		}
 		return next
 	case c == '[' || c == '{':
 		m.flow = append(m.flow, flow{outer: m.key, mapping: c == '{'})
+		m.begun = false
 		return skip(m.runes, at+1)
 	case len(m.flow) > 0 && (c == ']' || c == '}' || c == ','):
 		return m.bracket(at)
@@ -155,6 +163,7 @@ func isBlank(c rune) bool { return c == ' ' || c == '\t' }
 // bracket closes one, or goes on to its next entry.
 func (m *masker) bracket(at int) int {
 	last := &m.flow[len(m.flow)-1]
+	m.begun = false
 	switch {
 	case m.runes[at] != ',':
 		m.key = last.outer
@@ -199,6 +208,7 @@ func (m *masker) plain(at int) int {
 	for end < len(m.runes) {
 		c := m.runes[end]
 		if c == ':' && (m.ends(end+1) || len(m.flow) > 0 && strings.ContainsRune(",[]{}", m.runes[end+1])) {
+			m.out.plain = append(m.out.plain, span{at, end})
 			return m.named(at, end, end)
 		}
 		if to := variableEnd(m.runes, end); to > 0 { // the brackets of a variable are none of YAML's to its author
@@ -211,6 +221,11 @@ func (m *masker) plain(at int) int {
 		end++
 	}
 	m.value(at, end)
+	if m.begun && at == skip(m.runes, 0) {
+		m.hide(at, at+length(strings.TrimRight(string(m.runes[at:end]), " \t"))) // perhaps no part of the text, but a key that lacks its colon
+	}
+	m.begun = true
+	m.out.plain = append(m.out.plain, span{at, end})
 	return max(skip(m.runes, end), at+1)
 }
 
@@ -221,7 +236,7 @@ func (m *masker) named(from, end, colon int) int {
 		m.hide(from, end)
 		key = ""
 	}
-	m.key = key
+	m.key, m.begun = key, false
 	if len(m.flow) > 0 {
 		m.flow[len(m.flow)-1].keyed = true
 	} else {
@@ -288,3 +303,12 @@ func (m *masker) addresses() {
 
 // hides reports whether a character is hidden.
 func (l lineMask) hides(i int) bool { return i < len(l.hidden) && l.hidden[i] }
+
+// plainEnd is the column behind the key or the value without quotes that begins at a column, or 0.
+func (l lineMask) plainEnd(from int) int {
+	i, found := slices.BinarySearchFunc(l.plain, from, func(s span, from int) int { return s.from - from })
+	if !found {
+		return 0
+	}
+	return l.plain[i].to
+}

@@ -43,7 +43,7 @@ func TestMask(t *testing.T) {
 		{"a block", "url: |-\n  hunter2\n\n  name: hunter2\nname: a", "url: |-\n  ***\n\n  ***\nname: a"},
 		{"an open block", "c:\n  - query: | # hunter2\n      SELECT 1\n        # FROM batch\n      url: hunter2\n      x\n    url: >\n      hunter2\n    name: a", "c:\n  - query: |\n      SELECT 1\n        # FROM batch\n      ***\n      ***\n    url: >\n      ***\n    name: a"},
 		{"no block", "url: |hunter2\nname: >a", "url: ***\nname: >a"},
-		{"a text over lines", "url: host=db\n  hunter2\nname: a\n  b", "url: ***\n  ***\nname: a\n  b"},
+		{"a text over lines", "url: host=db\n  hunter2\nname: a\n  b", "url: ***\n  ***\nname: a\n  ***"},
 		{"lists", "types:\n- a\n- b\nurls:\n- hunter2\n-  - hunter2\n   - name: a\n     x: hunter2\n- types:\n  - c", "types:\n- a\n- b\nurls:\n- ***\n-  - ***\n   - name: a\n     x: ***\n- types:\n  - c"},
 		{"no key", "hunter2\n'hunter2'\n[hunter2, {hunter2}]", "***\n'***'\n[***, {***}]"},
 		{"keys that are none", "postgres://a:b@c: d\n\"hunter 2\": x\n? name\n: b", "***: ***\n\"***\": ***\n? ***\n: ***"},
@@ -89,7 +89,11 @@ func TestExcerpt(t *testing.T) {
 		text, marks string
 	}{
 		{"a word", "name: alex", 1, "name: alex", "^^^^"},
-		{"a value", "name: alex, sam", 7, "name: alex, sam", "      ^^^^"},
+		{"a value", "name: alex, sam", 7, "name: alex, sam", "      ^^^^^^^^^"},
+		{"a value with blanks", "name: a b c # d", 7, "name: a b c", "      ^^^^^"},
+		{"a word of a value", "name: a b c", 9, "name: a b c", "        ^"},
+		{"a value in brackets", "x: {name: a b , name: c}", 11, "x: {name: a b , name: c}", "          ^^^"},
+		{"a hidden key with a blank", "poll interval: 5 s x", 1, "***: ***", "^^^"},
 		{"quotes", `name: "al\"ex" # no`, 7, `name: "al\"ex"`, "      ^^^^^^^^"},
 		{"a variable", "url: ${URL} x", 6, "url: ***", "     ^^^"},
 		{"a variable alone", "url: ${URL}", 6, "url: ${URL}", "     ^^^^^^"},

@@ -127,12 +127,16 @@ func (d *desk) path(name string) string {
 
 // tally counts errors, warnings and the files that they are in.
 func tally(problems problem.List) (errors, warnings, files int) {
-	errors = problems.Errors()
 	in := map[string]bool{}
 	for _, p := range problems {
 		in[p.At.File] = true
+		if p.Severity == problem.Warning {
+			warnings += 1 + p.More
+		} else {
+			errors += 1 + p.More
+		}
 	}
-	return errors, len(problems) - errors, len(in)
+	return errors, warnings, len(in)
 }
 
 // counted says how many there are of a thing, in words.

@@ -51,12 +51,18 @@ func (s *source) line(n int) ([]rune, bool) {
 // longestWord bounds how far the end of a word is looked for: many problems may be in one endless line.
 const longestWord = 1000
 
-// end is the column behind the word that stands at a place, or 0 where that cannot be told. It is always
-// behind the place.
+// end is the column behind the text that begins at a place, or 0 where that cannot be told: behind the whole of a key or
+// a value of YAML, and else behind one word. It is always behind the place.
 func (s *source) end(line, col int) int {
 	runes, ok := s.line(line)
 	if !ok || col < 1 || col > len(runes) {
 		return 0
+	}
+	if to := s.masks[line-1].plainEnd(col - 1); to > 0 {
+		for runes[to-1] == ' ' || runes[to-1] == '\t' {
+			to--
+		}
+		return to + 1
 	}
 	return col + extent(runes[col-1:min(len(runes), col+longestWord)])
 }

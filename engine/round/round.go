@@ -55,7 +55,10 @@ type Snapshot struct {
 	Stored  Identity // what the instance row says; not Known on a new installation
 	Current Identity // what the server says now
 	Guarded bool     // compare the two (database.restore_guard is on)
-	Events  []Event  // numbers above Cursor, rising
+	// Whole is the last event that was read with everything that the rule looks at; the round goes no further. 0
+	// when all were. The first event always is.
+	Whole  int64
+	Events []Event // numbers above Cursor, rising
 }
 
 // Contiguous reports whether the events run without a hole from Cursor+1 to min(Head, Cursor+batch). Only

@@ -19,10 +19,11 @@ func LogAttributes() []LogAttribute {
 		{AttrErrorType, "The kind of an error: `consumer_gap`, `consumer_ahead`, `cursor_missing`, `cursor_locked`, `restore_not_finalized`, `panic`, `rule`, `handler`, `timeout`, `connection`, `export`, a SQLSTATE of the server, or `error`."},
 		{"error.message", "The text of an error, at level `debug` only: it can quote what an event holds."},
 		{"role", "The role of the process."},
-		{"consumers", "How many consumers are declared."},
+		{"consumers", "How many consumers are declared, or the names of those that have still to read."},
 		{"address", "Where the HTTP listener listens."},
+		{"until", "Until when a partition is kept for consumers."},
 		{"partitions", "How many partitions were dropped."},
-		{"first", "The first number that was dropped."},
-		{"last", "The last number that was dropped."},
+		{"first", "The first number of what is dropped or kept."},
+		{"last", "The last number of what is dropped or kept."},
 	}
 }

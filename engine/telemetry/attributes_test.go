@@ -116,8 +116,8 @@ func loggedKeys(call *ast.CallExpr) (keys []ast.Expr) {
 		if _, made := call.Args[i].(*ast.CallExpr); made {
 			continue // an attribute, whose maker is looked at itself
 		}
-		if call.Ellipsis.IsValid() {
-			continue
+		if call.Ellipsis.IsValid() && method.Sel.Name == "LogAttrs" {
+			continue // attributes, whose makers are looked at themselves
 		}
 		keys = append(keys, call.Args[i])
 		i++ // its value
