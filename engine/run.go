@@ -54,7 +54,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	}
 	if err := e.Prepare(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // told to stop while starting
+			return nil // told to stop while starting
 		}
 		return err
 	}
