@@ -16,9 +16,11 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/sdk/metric"
 
 	"example.com/bothy/definitions"
 	"example.com/bothy/engine/config"
@@ -28,6 +30,7 @@ import (
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/problem"
 	"example.com/bothy/engine/round"
+	"example.com/bothy/engine/telemetry"
 )
 
 // Handler decides the recipients of one event in Go, inside the round's transaction.
@@ -53,6 +56,8 @@ type options struct {
 	observe func(name string, o Outcome)
 	tracer  pgx.QueryTracer
 	margin  time.Duration // of the wait for an answer; 0 is the store's
+	readers []metric.Reader
+	fresh   time.Duration // how long an observation is shown; 0 is observationFresh
 
 	maintenance time.Duration // how often the log is looked after; 0 is maintenanceInterval
 }
@@ -79,6 +84,10 @@ type Engine struct {
 	inserter *jobs.Inserter
 	handlers map[string]Handler
 	fill     chan struct{} // capacity one: a round saw that the log fills up
+	signals  *telemetry.Signals
+	health   *health
+	outage   *outage
+	address  atomic.Value // a string: where http.listen listens
 
 	mu      sync.Mutex
 	started bool // Run was called
@@ -115,6 +124,11 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 		return nil, err
 	}
 	e.inserter = inserter
+	if err := e.measure(); err != nil {
+		e.inserter.Close()
+		store.Close()
+		return nil, err
+	}
 	store.UseInserter(inserter)
 	e.service = consumer.NewService(rounds{store}, table)
 	return e, nil
@@ -144,8 +158,11 @@ func (e *Engine) storeOptions() postgres.Options {
 	}
 }
 
-// Close closes every connection. Call it after Run has returned.
+// Close hands the last metrics to their readers and closes every connection. Call it after Run has returned.
 func (e *Engine) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), serveGrace)
+	defer cancel()
+	_ = e.signals.Shutdown(ctx) // what could not be exported has been told
 	e.inserter.Close()
 	e.store.Close()
 }
@@ -199,11 +216,13 @@ type notifying struct{ *Engine }
 
 // Round runs one round.
 func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
+	begin := time.Now()
 	o := n.service.Round(ctx, c)
+	n.note(ctx, c.Name, &o, time.Since(begin))
 	if o.Jobs > 0 {
 		n.inserter.Inserted(c.Job.Queue)
 	}
-	if o.Head > 0 && o.Room <= n.config.Sync.EventLogPartitionSize*int64(n.config.Sync.PartitionsAhead)/2 {
+	if o.Head > 0 && o.Room <= n.headroomWanted() {
 		select {
 		case n.fill <- struct{}{}:
 		default:

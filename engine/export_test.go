@@ -47,3 +47,21 @@ func (e *Engine) DropExpired(ctx context.Context) error {
 
 // WithMaintenance changes how often the log is looked after.
 func WithMaintenance(d time.Duration) Option { return func(o *options) { o.maintenance = d } }
+
+// Address is where http.listen listens, once it does.
+func (e *Engine) Address() string {
+	address, _ := e.address.Load().(string)
+	return address
+}
+
+// Look observes the database once, as Run does in the background.
+func (e *Engine) Look(ctx context.Context) error { return e.look(ctx) }
+
+// WithFresh changes how long what was observed is shown.
+func WithFresh(d time.Duration) Option { return func(o *options) { o.fresh = d } }
+
+// LookAtSchema asks once whether the schema fits, as Run does in the background.
+func (e *Engine) LookAtSchema(ctx context.Context) { e.lookAtSchema(ctx) }
+
+// Reasons are why the engine is not ready.
+func (e *Engine) Reasons() []string { return words(e.health.reasons()) }

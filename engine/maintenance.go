@@ -26,12 +26,12 @@ func (e *Engine) maintain(ctx context.Context) {
 	ticker := time.NewTicker(cmp.Or(e.options.maintenance, maintenanceInterval))
 	defer ticker.Stop()
 	ahead := edge{
-		logger: e.options.logger,
-		fails:  "event log partitions not made ahead", again: "event log partitions made ahead again",
+		logger: e.options.logger, outage: e.outage.begins,
+		fails: "event log partitions not made ahead", again: "event log partitions made ahead again",
 	}
 	expired := edge{
-		logger: e.options.logger,
-		fails:  "event log partitions older than sync.event_retention not dropped", again: "event log partitions dropped again",
+		logger: e.options.logger, outage: e.outage.begins,
+		fails: "event log partitions older than sync.event_retention not dropped", again: "event log partitions dropped again",
 	}
 	retention := retention{engine: e}
 	var last time.Time
@@ -72,11 +72,11 @@ func (r *retention) drop(ctx context.Context) error {
 	switch {
 	case held != nil && !r.holding:
 		r.holding = true
-		attributes := []any{"first", held.First, "last", held.Last, "consumers", held.Unread}
+		attributes := []slog.Attr{slog.Int64("first", held.First), slog.Int64("last", held.Last), slog.Any("consumers", held.Unread)}
 		if !held.Until.IsZero() {
-			attributes = append(attributes, "until", held.Until)
+			attributes = append(attributes, slog.Time("until", held.Until))
 		}
-		logger.WarnContext(ctx, "event log partitions older than sync.event_retention kept: consumers have still to read them", attributes...)
+		logger.LogAttrs(ctx, slog.LevelWarn, "event log partitions older than sync.event_retention kept: consumers have still to read them", attributes...)
 	case held == nil && err == nil && r.holding:
 		r.holding = false
 		logger.InfoContext(ctx, "event log partitions no longer kept for consumers")
@@ -87,6 +87,7 @@ func (r *retention) drop(ctx context.Context) error {
 // edge logs when something that is done again and again begins to fail, and when it no longer does.
 type edge struct {
 	logger       *slog.Logger
+	outage       func(context.Context) bool // what fails meanwhile is told elsewhere
 	fails, again string
 	failing      bool
 }
@@ -94,6 +95,7 @@ type edge struct {
 func (g *edge) record(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil: // a stop is no incident
+	case err != nil && !g.failing && g.outage(ctx):
 	case err != nil && !g.failing:
 		g.failing = true
 		g.logger.WarnContext(ctx, g.fails, slog.String("error.type", errorType(err))) //nolint:sloglint // constants of this file

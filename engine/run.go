@@ -41,19 +41,26 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		return errors.New("the engine runs only once: open another")
 	}
 
+	end, err := e.serve(ctx, role)
+	if err != nil {
+		return err
+	}
+	defer end()
 	if role == RoleAPI {
+		e.health.set(func(h *health) { h.started = true })
 		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
 		<-ctx.Done()
 		return nil
 	}
 	if err := e.Prepare(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // told to stop while starting
+			return nil // told to stop while starting
 		}
 		return err
 	}
-	runner := consumer.NewRunner(notifying{e}, e.runnable(), e.waker(), e.options.logger, e.options.observe)
+	runner := consumer.NewRunner(notifying{e}, e.runnable(), e.waker(ctx), e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
+	e.health.set(func(h *health) { h.started = true })
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
 
 	maintaining, stopMaintaining := context.WithCancel(ctx)
@@ -66,7 +73,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	case failure = <-runner.Failed():
 	}
 	stopMaintaining()
-	err := e.stop(ctx, runner)
+	err = e.stop(ctx, runner)
 	maintenance.Wait()
 	return errors.Join(failure, err)
 }
@@ -98,6 +105,7 @@ func (e *Engine) Prepare(ctx context.Context) error {
 		return err
 	}
 	if err := problems.Err(); err != nil {
+		e.health.set(func(h *health) { h.unfit = true })
 		return err
 	}
 	if e.config.Database.Guarded() && !e.store.ReadsIdentity() {
@@ -133,7 +141,7 @@ func (e *Engine) runnable() []consumer.Consumer {
 }
 
 // waker listens on a connection of its own, unless sync.notify is off.
-func (e *Engine) waker() consumer.Waker {
+func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	if !e.config.Sync.Notifies() {
 		return postgres.Silence{}
 	}
@@ -142,7 +150,9 @@ func (e *Engine) waker() consumer.Waker {
 	return postgres.Waker{
 		URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
 		Changed: func(err error) {
+			e.signals.Listens(err == nil)
 			switch {
+			case err != nil && listening && e.outage.begins(ctx): // told once for the whole process
 			case err != nil && listening:
 				listening = false
 				e.options.logger.Warn("event log listener lost: consumers poll until it is back", slog.String("error.type", errorType(err)))

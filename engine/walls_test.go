@@ -80,6 +80,10 @@ var rooms = map[string]wall{
 		never:     []string{"testing", modCobra},
 		notItself: []string{modFSM, modYAML, modGoose, modSQL},
 	},
+	"engine/api": {
+		reason: "serves what it is handed over HTTP: no rounds, no statements, no files",
+		never:  []string{modPGX, modRiver, modSQL, modGoose, modFSM, modYAML, modCobra, house + "/engine/consumer", house + "/engine/config", house + "/engine/telemetry"},
+	},
 	"engine/cloudevents": {
 		reason: "reads files and hands over plain values; it knows no database",
 		never:  []string{modPGX, modRiver, modSQL},
@@ -153,6 +157,10 @@ var rooms = map[string]wall{
 	"engine/simulate": {
 		reason: "runs the real rounds on a model of the database, so that a seed decides everything: no database, no queue",
 		never:  []string{modPGX, modRiver, modSQL, modGoose, house + "/engine/postgres", house + "/engine/jobs", house + "/engine/config"},
+	},
+	"engine/telemetry": {
+		reason: "values and names are handed to it; it asks no database and runs no round",
+		never:  []string{modPGX, modRiver, modSQL, modGoose, modFSM, modYAML, modCobra, house + "/engine/consumer", house + "/engine/config", house + "/engine/postgres"},
 	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",

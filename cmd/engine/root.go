@@ -119,6 +119,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		eventsCommand(env),
 		runCommand(env),
 		statusCommand(env),
+		healthcheckCommand(env),
 		consumersCommand(env),
 		whyCommand(env),
 		doctorCommand(env),

@@ -12,6 +12,7 @@ import (
 
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
+	"example.com/bothy/engine/telemetry"
 )
 
 func runCommand(env lookupEnv) *cobra.Command {
@@ -26,6 +27,9 @@ func runCommand(env lookupEnv) *cobra.Command {
 
 One handler is built in, mentions: each @name in the text of an event's payload is a recipient. A program of
 your own that embeds the engine registers others.
+
+With http.listen it serves its metrics and its health, in every role. The variables OTEL_EXPORTER_OTLP_ENDPOINT and
+its relatives send the metrics to a collector as well.
 
 It changes no schema (engine migrate up does) and works no job: your own River workers do. SIGTERM, SIGINT or
 SIGHUP stops it (SIGHUP not under nohup): no further round begins, and those that run finish within
@@ -46,7 +50,16 @@ round is one transaction.`,
 		if err != nil {
 			return err
 		}
-		e, err := engine.Open(cmd.Context(), cfg, engine.WithLogger(newLogger(cfg.Log, cmd.ErrOrStderr())))
+		logger := newLogger(cfg.Log, cmd.ErrOrStderr())
+		options := []engine.Option{engine.WithLogger(logger)}
+		collector, err := telemetry.Collector(cmd.Context(), env, logger)
+		if err != nil {
+			return err
+		}
+		if collector != nil {
+			options = append(options, engine.WithMetricReader(collector))
+		}
+		e, err := engine.Open(cmd.Context(), cfg, options...)
 		if err != nil {
 			return err
 		}

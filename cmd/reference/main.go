@@ -17,6 +17,7 @@ import (
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/expect"
+	"example.com/bothy/engine/telemetry"
 )
 
 // folder holds the pages, and nothing else; a page elsewhere is generated in part.
@@ -37,6 +38,7 @@ func pages() []page {
 		{"problems.md", problems},
 		{"round.md", func(string) ([]byte, error) { return engine.RoundReference() }},
 		{"../round.md", explained},
+		{"../signals.md", func(string) ([]byte, error) { return telemetry.Page(), nil }},
 		{"round.svg", func(string) ([]byte, error) { return engine.RoundPicture() }},
 		{"tests.md", func(string) ([]byte, error) { return expect.Reference(), nil }},
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	Consumer  Defaults   `yaml:"consumer" since:"0.1" doc:"What every consumer uses that does not say otherwise."`
 	Jobs      Jobs       `yaml:"jobs" since:"0.1" doc:"The River tables that jobs are inserted into."`
 	Shutdown  Shutdown   `yaml:"shutdown" since:"0.1" doc:"How the engine stops."`
+	HTTP      HTTP       `yaml:"http" since:"0.1" doc:"What the engine serves over HTTP: its health and its metrics."`
 	Log       Log        `yaml:"log" since:"0.1" doc:"What the engine writes about itself."`
 	Consumers []Consumer `yaml:"consumers" validate:"required,min=1,max=5000,dive" since:"0.1" doc:"The consumers of the event log, each with a cursor of its own."`
 
@@ -112,6 +113,11 @@ type Jobs struct {
 // Shutdown says how the engine stops.
 type Shutdown struct {
 	TotalTimeout time.Duration `yaml:"total_timeout" default:"25s" validate:"min=1s,max=1h" since:"0.1" doc:"The longest that a graceful stop may take. Keep it below the time that the process manager waits before it kills."`
+}
+
+// HTTP says what the engine serves over HTTP.
+type HTTP struct {
+	Listen string `yaml:"listen" validate:"omitempty,listen_address" since:"0.1" doc:"The address of the listener that serves /metrics, /healthz and /readyz, such as 127.0.0.1:9464, or :9464 for every interface. Absent: nothing is served."`
 }
 
 // Log says what the engine writes about itself.

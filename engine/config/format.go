@@ -91,6 +91,12 @@ var formats = map[string]document.Format{
 		Fix:     "write the path of a file",
 		Trouble: filePath,
 	},
+	"listen_address": {
+		Code: "bad-listen", Example: "127.0.0.1:9464",
+		Pattern: `^[^/\s]*:[0-9]{1,5}$`,
+		Fix:     "write HOST:PORT, such as 127.0.0.1:9464, or :9464 for every interface",
+		Trouble: listenAddress,
+	},
 	"rule_query": {
 		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
 		Fix:     "write one SELECT over the relation batch that gives seq and recipient",

@@ -16,6 +16,7 @@ func Kinds() []problem.Kind {
 		refusal("bad-handler", "The name of a handler is not one that a program can register."),
 		refusal("bad-kind", "A kind of job is not one that River takes: a client with a worker for it would not start, and no worker would ever take the job."),
 		refusal("bad-label", "The label of an installation holds a character that is not taken, or is too long."),
+		refusal("bad-listen", "The address of the HTTP listener is not a host and a port."),
 		refusal("bad-name", "The name of a consumer cannot be both the key of its cursor and the tag of its River jobs."),
 		refusal("bad-path", "A text is not the path of a file."),
 		refusal("bad-pattern", "A pattern on the event type is not one: it is empty, too long, or holds a blank."),

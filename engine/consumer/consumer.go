@@ -67,6 +67,9 @@ type Outcome struct {
 	Jobs   int   // inserted
 	Lost   int64 // events that retention had removed
 	Full   bool  // the batch was full or was cut: there is more to do
+	// Outage says that the round failed because the database cannot be reached. Whoever ran it sets this and tells
+	// of it once for all consumers, so the runner says nothing.
+	Outage bool
 }
 
 // Service runs rounds. It keeps nothing between them.

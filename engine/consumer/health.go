@@ -73,6 +73,7 @@ func (h *health) record(ctx context.Context, o Outcome) {
 	}
 	h.hold(ctx, o)
 	switch {
+	case o.Outage:
 	case o.End.Failure != "":
 		h.logger.DebugContext(ctx, "event consumer round failed: cause", attrConsumer, h.name, "error.message", errorText(o.Err))
 		if !h.failing {

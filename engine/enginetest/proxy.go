@@ -20,15 +20,15 @@ import (
 type Proxy struct {
 	URL string // leads through the proxy
 
-	network, address string // of the server
-	listener         net.Listener
+	listener net.Listener
 
-	mu    sync.Mutex
-	pairs []*pair
-	hole  bool // new connections are swallowed too
-	shut  bool // new connections are closed
-	gone  bool
-	wait  sync.WaitGroup
+	mu               sync.Mutex
+	network, address string // of the server
+	pairs            []*pair
+	hole             bool // new connections are swallowed too
+	shut             bool // new connections are closed
+	gone             bool
+	wait             sync.WaitGroup
 }
 
 // pair is one connection through the proxy.
@@ -71,7 +71,10 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := new(net.Dialer).DialContext(context.Background(), p.network, p.address)
+		p.mu.Lock()
+		network, address := p.network, p.address
+		p.mu.Unlock()
+		server, err := new(net.Dialer).DialContext(context.Background(), network, address)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -136,6 +139,18 @@ func (p *Proxy) LoseReplies() {
 	}
 }
 
+// Redirect leads new connections to another server, such as one that was started again.
+func (p *Proxy) Redirect(t testing.TB, to string) {
+	t.Helper()
+	config, err := pgconn.ParseConfig(to)
+	if err != nil {
+		t.Fatalf("read the URL of the test database: %v", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.network, p.address = pgconn.NetworkAddress(config.Host, config.Port)
+}
+
 // Restore lets new connections through again.
 func (p *Proxy) Restore() {
 	p.mu.Lock()
@@ -164,4 +179,8 @@ func (p *Proxy) close() {
 }
 
 // String says where the proxy leads.
-func (p *Proxy) String() string { return fmt.Sprintf("proxy to %s", p.address) }
+func (p *Proxy) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprintf("proxy to %s", p.address)
+}

@@ -101,6 +101,8 @@ const (
 	codeCancelled         = "57014" // statement_timeout, among others
 	codeOutOfMemory       = "53200"
 	codeLimitExceeded     = "53400" // temp_file_limit
+
+	codeTooManyConnections = "53300"
 )
 
 // passing reports whether another moment may bring another answer: a limit, a lock, a busy server, or one that

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+// AttrErrorType is the log attribute that says what kind of error it was, from a closed set.
+const AttrErrorType = "error.type"
+
+// LogAttribute is an attribute that a log record of the engine may have.
+type LogAttribute struct{ Name, Means string }
+
+// LogAttributes are all of them. A record carries no payload, no recipient and no text of an error, which can
+// quote both; error.message appears at level debug only.
+func LogAttributes() []LogAttribute {
+	return []LogAttribute{
+		{AttrConsumer, "The name of a consumer."},
+		{"bothy.consumer.duration", "How long the state lasted that has just ended."},
+		{"bothy.event.seq", "The number of an event."},
+		{"bothy.outage.duration", "How long the database could not be reached."},
+		{AttrErrorType, "The kind of an error: `consumer_gap`, `consumer_ahead`, `cursor_missing`, `cursor_locked`, `restore_not_finalized`, `panic`, `rule`, `handler`, `timeout`, `connection`, `export`, a SQLSTATE of the server, or `error`."},
+		{"error.message", "The text of an error, at level `debug` only: it can quote what an event holds."},
+		{"role", "The role of the process."},
+		{"consumers", "How many consumers are declared, or the names of those that have still to read."},
+		{"address", "Where the HTTP listener listens."},
+		{"until", "Until when a partition is kept for consumers."},
+		{"partitions", "How many partitions were dropped."},
+		{"first", "The first number of what is dropped or kept."},
+		{"last", "The last number of what is dropped or kept."},
+	}
+}
