@@ -15,6 +15,7 @@ type Comparison = postgres.Comparison
 // them with the jobs that are there. from holds a number for each consumer; one that it does not hold is
 // compared from the start of the log. It changes nothing, and every target must have exactly one job.
 func (e *Engine) Compare(ctx context.Context, from map[string]int64) ([]Comparison, error) {
+	e.fix()
 	states, err := e.store.States(ctx)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,8 @@ type Engine struct {
 	fill     chan struct{} // capacity one: a round saw that the log fills up
 
 	mu      sync.Mutex
-	started bool // Run was called: the handlers are fixed
+	started bool // Run was called
+	fixed   bool // something has looked at the handlers: there are no further ones
 }
 
 // Open proves the round table, connects to the database (with the URL of database.url_file, where that is
@@ -148,13 +149,13 @@ func (e *Engine) Close() {
 var handlerName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 // Register makes a Go function available to handler rules under name. It is an error to register a name
-// twice, a name that no rule could write, a nil handler, or anything once Run was called.
+// twice, a name that no rule could write, a nil handler, or anything once Run, Prepare, Round or Compare was called.
 func (e *Engine) Register(name string, h Handler) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.started:
-		return fmt.Errorf("register handler %q: the engine has started; register before Run", name)
+	case e.started || e.fixed:
+		return fmt.Errorf("register handler %q: the engine has started; register before Run, Prepare and Round", name)
 	case !handlerName.MatchString(name):
 		return fmt.Errorf("register handler %q: a name is lower case letters, digits and underscores, and begins with a letter", name)
 	case h == nil:
@@ -166,12 +167,20 @@ func (e *Engine) Register(name string, h Handler) error {
 	return nil
 }
 
+// fix ends registering: from now on the handlers are read without a lock.
+func (e *Engine) fix() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fixed = true
+}
+
 // States is where every consumer that has a cursor stands, by name.
 func (e *Engine) States(ctx context.Context) ([]State, error) { return e.store.States(ctx) }
 
 // Round runs one round of a declared consumer and says how it ended. Run does this by itself; a program that
 // paces its rounds otherwise calls Prepare once and then Round.
 func (e *Engine) Round(ctx context.Context, name string) (Outcome, error) {
+	e.fix()
 	for _, c := range Consumers(e.config) {
 		if c.Name == name {
 			return notifying{e}.Round(ctx, c), nil

@@ -20,7 +20,7 @@ func (e *Engine) Store() *postgres.Store { return e.store }
 
 // RunWith runs the consumers with another waker until the returned function is called.
 func (e *Engine) RunWith(ctx context.Context, waker consumer.Waker) (stop func(context.Context) error) {
-	e.started = true
+	e.fix()
 	r := consumer.NewRunner(notifying{e}, e.runnable(), waker, e.options.logger, e.options.observe)
 	r.Start(ctx)
 	return func(ctx context.Context) error { return r.Stop(ctx, time.Second) }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/producer"
 )
@@ -39,60 +42,90 @@ func TestConsumerEnsureStartsAtHead(t *testing.T) {
 	wantRound(t, e, "push", "idle")
 }
 
-// Every event of a table that River's own commit would show half of: another connection sees neither the
-// jobs nor the cursor until both are committed.
+// Jobs and cursor become visible at the same moment, whether the jobs are few (an INSERT that travels with the
+// commit) or many (a COPY): another connection that looks when all of it is written, and not yet committed, sees
+// none of it.
 func TestConsumerRoundJobsAndCursorCommitTogether(t *testing.T) {
 	t.Parallel()
-	blocked := entry{name: "push", recipients: "{handler: hold}"}
-	e, db := prepared(t, blocked)
-	inserted, release := make(chan struct{}), make(chan struct{})
-	register(t, e, "hold", func(ctx context.Context, tx *engine.HandlerTx, ev engine.Event) ([]string, error) {
-		if ev.Seq == 2 {
-			close(inserted)
-			<-release
-		}
-		return []string{"alex", "sam"}, tx.InsertJob(ctx, ownArgs{Seq: ev.Seq}, ownJob)
-	})
-	db.Append(t, 2)
-	done := make(chan engine.Outcome)
-	go func() { done <- round(t, e, "push") }()
-	<-inserted // the own job of event 1 is inserted
-	if own, cursor := db.Jobs(t, "test.own"), cursorOf(t, db, "push"); own != 0 || cursor != 0 {
-		t.Errorf("during the round another connection sees %d jobs and cursor %d, want none and 0", own, cursor)
-	}
-	close(release)
-	if o := <-done; o.End.Name != "processed" || o.Events != 2 || o.Jobs != 4 {
-		t.Fatalf("round: %+v, want 2 events processed with 4 jobs", o)
-	}
-	wantExactlyOnce(t, db, "push", 1, 2, "alex", "sam")
-	if own := db.Jobs(t, "test.own"); own != 2 {
-		t.Errorf("%d jobs of the handler's own, want 2", own)
+	for way, events := range map[string]int{"INSERT": 3, "COPY": 40} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			db := database(t, entry{name: "push"})
+			var tracer trips
+			e := open(t, configure(t, db, entry{name: "push", batch: 100, recipients: "{handler: own}"}), engine.WithTracer(&tracer))
+			register(t, e, "own", func(ctx context.Context, tx *engine.HandlerTx, ev engine.Event) ([]string, error) {
+				return []string{"alex", "sam"}, tx.InsertJob(ctx, ownArgs{Seq: ev.Seq}, ownJob)
+			})
+			ensure(t, e)
+			db.Append(t, events)
+			// what waits for this lock is the COMMIT, after everything before it
+			db.Exec(t, `CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_advisory_xact_lock(7002); RETURN NULL; END$$`)
+			db.Exec(t, `CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON public.river_job DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.wait()`)
+			holder := enginetest.Connect(t, db.AdminURL)
+			if _, err := holder.Exec(t.Context(), `SELECT pg_advisory_lock(7002)`); err != nil {
+				t.Fatal(err)
+			}
+			tracer.take()
+			done := make(chan engine.Outcome, 1)
+			go func() { done <- round(t, e, "push") }()
+			waitUntil(t, "the commit waits", func() bool {
+				var n int
+				err := admin(t, db).QueryRow(t.Context(), `SELECT count(*) FROM pg_locks
+WHERE locktype = 'advisory' AND objid = 7002 AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&n)
+				return err == nil && n == 1
+			})
+			if jobs, own, cursor := len(jobsOf(t, db, "push")), db.Jobs(t, "test.own"), cursorOf(t, db, "push"); jobs != 0 || own != 0 || cursor != 0 {
+				t.Errorf("before the commit another connection sees %d jobs, %d of the handler's own and cursor %d, want none and 0", jobs, own, cursor)
+			}
+			if _, err := holder.Exec(t.Context(), `SELECT pg_advisory_unlock(7002)`); err != nil {
+				t.Fatal(err)
+			}
+			if o := <-done; o.End.Name != "processed" || o.Events != events || o.Jobs != 2*events {
+				t.Fatalf("round: %+v, want %d events processed with %d jobs", o, events, 2*events)
+			}
+			wantExactlyOnce(t, db, "push", 1, int64(events), "alex", "sam")
+			if own := db.Jobs(t, "test.own"); own != events {
+				t.Errorf("%d jobs of the handler's own, want %d", own, events)
+			}
+			made := strings.Join(tracer.take(), " | ")
+			if way == "INSERT" && !strings.Contains(made, "INSERT SELECT COMMIT") || way == "COPY" && strings.Contains(made, "INSERT") {
+				t.Errorf("round trips: %s; this test is about %s", made, way)
+			}
+		})
 	}
 }
 
+// A round that finds another one at work ends at once, however long it may wait for locks.
 func TestConsumerRoundLockedEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	push := entry{name: "push"}
-	a, db := prepared(t, push)
+	push := entry{name: "push", recipients: "{handler: hold}"}
+	db := database(t, push)
+	a, cfg := open(t, configure(t, db, push)), configure(t, db, push)
+	cfg.Database.LockTimeout, cfg.Database.StatementTimeout = time.Hour, time.Hour
+	b := open(t, cfg)
+	begun, release := make(chan struct{}), make(chan struct{})
+	register(t, a, "hold", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
+		close(begun)
+		<-release
+		return []string{"alex", "sam"}, nil
+	})
+	ensure(t, a)
 	db.Append(t, 1)
-	b := open(t, configure(t, db, push))
-	holder := enginetest.Connect(t, db.AppURL)
-	if _, err := holder.Exec(t.Context(), `BEGIN; SELECT FROM bothy.event_consumer_cursors WHERE name = 'push' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	// far below lock_timeout: a round that waited for the lock would run into this
-	ctx, cancel := context.WithTimeout(t.Context(), b.Config().Database.LockTimeout/2)
+	done := make(chan engine.Outcome, 1)
+	go func() { done <- round(t, a, "push") }()
+	<-begun
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if o := roundUnder(ctx, t, b, "push"); o.End.Name != "locked" || o.Err != nil {
-		t.Fatalf("round while another transaction holds the row: %s, %v; want locked", o.End.Name, o.Err)
+		t.Errorf("round while another one holds the row: %s, %v; want locked", o.End.Name, o.Err)
 	}
 	if jobs := jobsOf(t, db, "push"); len(jobs) != 0 {
 		t.Errorf("a locked round inserted %v", jobs)
 	}
-	if _, err := holder.Exec(t.Context(), `ROLLBACK`); err != nil {
-		t.Fatal(err)
+	close(release)
+	if o := <-done; o.End.Name != "processed" {
+		t.Errorf("the round that held the row ended %s (%v), want processed", o.End.Name, o.Err)
 	}
-	wantRound(t, a, "push", "processed")
 	wantExactlyOnce(t, db, "push", 1, 1, "alex", "sam")
 }
 
@@ -108,6 +141,34 @@ func TestConsumerRoundWithoutCursorRowFails(t *testing.T) {
 	}
 	if jobs := jobsOf(t, db, "push"); len(jobs) != 0 {
 		t.Errorf("the round inserted %v", jobs)
+	}
+}
+
+// The lock is a statement of its own, and the read comes after it: one statement for both, or the other order, would
+// see the cursor and the log at different moments.
+func TestRoundLocksThenReads(t *testing.T) {
+	t.Parallel()
+	db := database(t, entry{name: "push"})
+	var sent texts
+	e := open(t, configure(t, db, entry{name: "push"}), engine.WithTracer(&sent))
+	ensure(t, e)
+	db.Append(t, 1)
+	sent.take()
+	wantRound(t, e, "push", "processed")
+	first := sent.take()[:4]
+	want := []string{
+		`^BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE$`,
+		`^SELECT set_config\('bothy.in_round', \$1, true\)`,
+		`^SELECT true FROM "bothy".event_consumer_cursors WHERE name = \$1 FOR UPDATE SKIP LOCKED$`,
+		`(?s)^SELECT at.*event_consumer_cursors.*event_seq.*instance.*event_log`,
+	}
+	for i, pattern := range want {
+		if !regexp.MustCompile(pattern).MatchString(first[i]) {
+			t.Errorf("statement %d of the first round trip is\n%s\nwant %s", i+1, first[i], pattern)
+		}
+		if locks := strings.Contains(first[i], "FOR UPDATE"); locks != (i == 2) {
+			t.Errorf("statement %d locks: %v", i+1, locks)
+		}
 	}
 }
 
@@ -177,6 +238,13 @@ func TestConsumersTwoWorkersExactlyOnce(t *testing.T) {
 	if !locked() {
 		t.Error("no round found the row locked: the workers never overlapped")
 	}
+	mu.Lock()
+	defer mu.Unlock()
+	for end, n := range ends {
+		if end != "processed" && end != "idle" && end != "locked" {
+			t.Errorf("%d rounds of healthy workers ended %s", n, end)
+		}
+	}
 }
 
 func TestConsumersIndependent(t *testing.T) {
@@ -184,7 +252,13 @@ func TestConsumersIndependent(t *testing.T) {
 	push, webhooks := entry{name: "push", recipients: "{handler: fail}"}, entry{name: "webhooks"}
 	db := database(t, push, webhooks)
 	var log lines
-	e := open(t, configureWith(t, db.AppURL, "consumer: {poll_interval: 20ms}", push, webhooks), engine.WithLogger(log.logger()))
+	var failures atomic.Int64
+	observe := engine.WithObserver(func(name string, o engine.Outcome) {
+		if name == "push" && o.End.Name == "failed" {
+			failures.Add(1)
+		}
+	})
+	e := open(t, configureWith(t, db.AppURL, "consumer: {poll_interval: 20ms}", push, webhooks), engine.WithLogger(log.logger()), observe)
 	register(t, e, "fail", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
 		return nil, errors.New("the handler always fails")
 	})
@@ -194,6 +268,7 @@ func TestConsumersIndependent(t *testing.T) {
 		db.Append(t, 4)
 	}
 	waitUntil(t, "webhooks reaches the head", func() bool { return cursorOf(t, db, "webhooks") == 20 })
+	waitUntil(t, "push fails again and again", func() bool { return failures.Load() >= 3 })
 	states, err := e.States(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -275,9 +350,16 @@ func TestConsumerWakesOnPoll(t *testing.T) {
 	t.Parallel()
 	push := entry{name: "push"}
 	db := database(t, push)
-	e := open(t, configureWith(t, db.AppURL, "consumer: {poll_interval: 20ms}", push))
+	var idle atomic.Int64
+	observe := engine.WithObserver(func(_ string, o engine.Outcome) {
+		if o.End.Name == "idle" {
+			idle.Add(1)
+		}
+	})
+	e := open(t, configureWith(t, db.AppURL, "consumer: {poll_interval: 20ms}", push), observe)
 	ensure(t, e)
 	stop := e.RunWith(t.Context(), silent{})
+	waitUntil(t, "the first round was idle", func() bool { return idle.Load() > 0 })
 	db.Append(t, 1)
 	waitUntil(t, "the poll brings the jobs", func() bool { return cursorOf(t, db, "push") == 1 })
 	if err := stop(t.Context()); err != nil {
@@ -291,16 +373,21 @@ func TestConsumerWakesAfterReconnect(t *testing.T) {
 	t.Parallel()
 	push := entry{name: "push"}
 	db := database(t, push)
+	proxy := enginetest.NewProxy(t, db.AppURL)
 	cfg := configureWith(t, db.AppURL, "consumer: {poll_interval: 1h}", push)
-	cfg.Database.ListenReconnectBackoffCap = 20 * time.Millisecond
+	cfg.Database.ListenURL, cfg.Database.ListenReconnectBackoffCap = config.Secret(proxy.URL), 20*time.Millisecond
 	e := open(t, cfg)
 	ensure(t, e)
 	runInBackground(t, e)
 	for n := range int64(3) {
 		waitUntil(t, "the engine listens", func() bool { return listeners(t, db) == 1 })
-		// ended and appended in one statement: the event is there before the engine is back
-		db.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'bothy-consumer-wake'`)
+		proxy.Refuse()
+		waitUntil(t, "the engine no longer listens", func() bool { return listeners(t, db) == 0 })
 		db.Append(t, 1)
+		if cursor := cursorOf(t, db, "push"); cursor != n {
+			t.Errorf("cursor %d while nobody listens, want %d", cursor, n)
+		}
+		proxy.Restore()
 		waitUntil(t, "the event is found after the reconnect", func() bool { return cursorOf(t, db, "push") == n+1 })
 	}
 	wantExactlyOnce(t, db, "push", 1, 3, "alex", "sam")

@@ -34,12 +34,12 @@ var Roles = []Role{RoleAPI, RoleWorker, RoleAll}
 // ahead and creates the missing cursors at the head of the log.
 func (e *Engine) Run(ctx context.Context, role Role) error {
 	e.mu.Lock()
-	if e.started {
-		e.mu.Unlock()
-		return errors.New("the engine runs only once: open another")
-	}
+	again := e.started
 	e.started = true
 	e.mu.Unlock()
+	if again {
+		return errors.New("the engine runs only once: open another")
+	}
 
 	if role == RoleAPI {
 		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
@@ -92,6 +92,7 @@ func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
 // are made ahead and each consumer has a cursor, at the head when it is new. Run prepares by itself;
 // doing it before lets the caller know where the consumers start.
 func (e *Engine) Prepare(ctx context.Context) error {
+	e.fix()
 	problems, err := e.checkRules(ctx)
 	if err != nil {
 		return err
@@ -131,10 +132,13 @@ func (e *Engine) runnable() []consumer.Consumer {
 	return list
 }
 
-// waker listens on a connection of its own.
-func (e *Engine) waker() postgres.Waker {
+// waker listens on a connection of its own, unless sync.notify is off.
+func (e *Engine) waker() consumer.Waker {
+	if !e.config.Sync.Notifies() {
+		return postgres.Silence{}
+	}
 	database := e.config.Database
-	listening := true
+	listening, hearing := true, true
 	return postgres.Waker{
 		URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
 		Changed: func(err error) {
@@ -145,6 +149,18 @@ func (e *Engine) waker() postgres.Waker {
 			case err == nil && !listening:
 				listening = true
 				e.options.logger.Info("event log listener recovered")
+			}
+		},
+		Probe: e.store.Notify,
+		Heard: func(heard bool) {
+			switch {
+			case !heard && hearing:
+				hearing = false
+				e.options.logger.Warn("event log listener hears nothing: its connection probably leads through a pooler in transaction mode; " +
+					"set database.listen_url to a direct one, or sync.notify to off. Consumers poll")
+			case heard && !hearing:
+				hearing = true
+				e.options.logger.Info("event log listener hears notifications again")
 			}
 		},
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"example.com/bothy/engine"
 )
 
@@ -147,4 +149,84 @@ func TestRoundWhoseCommitIsSlow(t *testing.T) {
 	db.Exec(t, `DROP TRIGGER slow ON public.river_job`)
 	waitUntil(t, "the next rounds reach the head", func() bool { round(t, e, "push"); return cursorOf(t, db, "push") == 4 })
 	wantExactlyOnce(t, db, "push", 1, 4, "alex", "sam")
+}
+
+// canceller cancels a context when a batch that begins with a word was sent, or is about to be, and notes which
+// backend it was.
+type canceller struct {
+	trips
+	word          string
+	before, after context.CancelFunc
+	pids          []uint32
+}
+
+func (c *canceller) TraceBatchStart(ctx context.Context, conn *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
+	c.note(d.Batch.QueuedQueries[0].SQL)
+	if !strings.HasPrefix(d.Batch.QueuedQueries[0].SQL, c.word) {
+		return ctx
+	}
+	c.pids = append(c.pids, conn.PgConn().PID())
+	if c.before != nil {
+		c.before()
+	}
+	return ctx
+}
+
+func (c *canceller) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {
+	if c.after != nil {
+		c.after()
+	}
+}
+
+// A round that is cancelled half way rolls back by itself: its connection serves the next round.
+func TestCancelledRoundLeavesACleanConnection(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	db := database(t, push)
+	cfg := configure(t, db, push)
+	cfg.Database.PoolMaxConns = 1
+	tracer := &canceller{word: "BEGIN"}
+	e := open(t, cfg, engine.WithTracer(tracer))
+	ensure(t, e)
+	db.Append(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	tracer.after = cancel
+	if o := roundUnder(ctx, t, e, "push"); o.End.Name != "stopped" {
+		t.Fatalf("round ended %s (%v), want stopped", o.End.Name, o.Err)
+	}
+	tracer.after = nil
+	wantRound(t, e, "push", "processed")
+	if len(tracer.pids) != 2 || tracer.pids[0] != tracer.pids[1] {
+		t.Errorf("the rounds ran on the backends %v, want one and the same", tracer.pids)
+	}
+	wantExactlyOnce(t, db, "push", 1, 1, "alex", "sam")
+}
+
+// Once everything was decided, a stop no longer takes it back: the COMMIT has its own time.
+func TestCommitIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	db := database(t, push)
+	tracer := &canceller{word: "INSERT"}
+	e := open(t, configure(t, db, push), engine.WithTracer(tracer))
+	ensure(t, e)
+	db.Append(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	tracer.before = cancel
+	if o := roundUnder(ctx, t, e, "push"); o.End.Name != "processed" {
+		t.Errorf("round ended %s (%v), want processed", o.End.Name, o.Err)
+	}
+	wantExactlyOnce(t, db, "push", 1, 1, "alex", "sam")
+}
+
+// A full batch is one that was read full, whatever types leave of it: the next round begins at once.
+func TestFullIsCountedBeforeTypes(t *testing.T) {
+	t.Parallel()
+	e, db := prepared(t, entry{name: "push", batch: 5, types: "[message.*]"})
+	db.Append(t, 8)
+	for _, want := range []bool{true, false} {
+		if o := wantRound(t, e, "push", "processed"); o.Full != want || o.Jobs != 0 {
+			t.Errorf("round over %d events that concern nobody: full %v and %d jobs, want %v and none", o.Events, o.Full, o.Jobs, want)
+		}
+	}
 }

@@ -3,8 +3,10 @@
 package enginetest_test
 
 import (
+	"maps"
+	"slices"
+	"sync"
 	"testing"
-	"time"
 
 	"example.com/bothy/engine/enginetest"
 )
@@ -44,18 +46,34 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// Many tests at once get databases of their own, and leave none behind.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
-	enginetest.New(t) // the server and the template
-	start := time.Now()
+	keep := enginetest.New(t) // the server and the template
 	const many = 20
+	var mu sync.Mutex
+	names := map[string]bool{}
 	t.Run("group", func(t *testing.T) {
-		for range many {
+		for n := range many {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				enginetest.New(t)
+				db := enginetest.New(t)
+				db.Append(t, n+1)
+				if head := db.Head(t); head != int64(n+1) {
+					t.Errorf("head of database %s: %d, want %d", db.Name, head, n+1)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				names[db.Name] = true
 			})
 		}
 	})
-	t.Logf("%v per database, made and dropped", time.Since(start)/many)
+	if len(names) != many {
+		t.Errorf("%d tests got %d databases", many, len(names))
+	}
+	var left int
+	err := keep.Admin(t).QueryRow(t.Context(), `SELECT count(*) FROM pg_database WHERE datname = ANY ($1)`, slices.Collect(maps.Keys(names))).Scan(&left)
+	if err != nil || left != 0 {
+		t.Errorf("%d of their databases are left (%v), want none", left, err)
+	}
 }

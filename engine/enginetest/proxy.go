@@ -26,6 +26,7 @@ type Proxy struct {
 	mu    sync.Mutex
 	pairs []*pair
 	hole  bool // new connections are swallowed too
+	shut  bool // new connections are closed
 	gone  bool
 	wait  sync.WaitGroup
 }
@@ -79,7 +80,7 @@ func (p *Proxy) accept() {
 		p.mu.Lock()
 		one.dead.Store(p.hole)
 		p.pairs = append(p.pairs, one)
-		gone := p.gone
+		gone := p.gone || p.shut
 		p.mu.Unlock()
 		if gone {
 			one.close()
@@ -139,13 +140,14 @@ func (p *Proxy) LoseReplies() {
 func (p *Proxy) Restore() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hole = false
+	p.hole, p.shut = false, false
 }
 
-// Cut closes every connection, and Restore or not, refuses none.
-func (p *Proxy) Cut() {
+// Refuse closes every connection, and every new one until Restore.
+func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.shut = true
 	for _, one := range p.pairs {
 		one.close()
 	}
@@ -157,7 +159,7 @@ func (p *Proxy) close() {
 	p.mu.Lock()
 	p.gone = true
 	p.mu.Unlock()
-	p.Cut()
+	p.Refuse()
 	p.wait.Wait()
 }
 

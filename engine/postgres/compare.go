@@ -111,7 +111,7 @@ func likePatterns(types round.Types) []string {
 
 // askHandler asks the handler about every event again. What it writes is rolled back with tx.
 func (s *Store) askHandler(ctx context.Context, tx pgx.Tx, ask *Tx, first, last int64) (seqs []int64, recipients []string, err error) {
-	if _, err := tx.Exec(ctx, sqlBeginSettings, ask.consumer.Name, s.limits[0], s.limits[1], s.limits[2]); err != nil {
+	if _, err := tx.Exec(ctx, s.beginSettings(), ask.consumer.Name, s.limits[0], s.limits[1], s.limits[2]); err != nil {
 		return nil, nil, failed("ask a handler again", err)
 	}
 	if _, err := tx.Exec(ctx, `SAVEPOINT handler`); err != nil {

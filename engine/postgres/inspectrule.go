@@ -81,7 +81,7 @@ func (s *Store) checkRule(ctx context.Context, tx pgx.Tx, rule string) error {
 		return err
 	}
 	sql, args := s.ruleStatement(rule, nil)
-	rows, err := tx.Query(ctx, sql, args...)
+	rows, err := tx.Query(ctx, sql, append([]any{s.oneStatement}, args...)...)
 	if err != nil {
 		return located(ruleFailed(err), sql, rule)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,52 +15,6 @@ import (
 
 	"example.com/bothy/engine/round"
 )
-
-// Handler decides the recipients of one event in Go, inside the round's transaction. It is called once per
-// event in the order of their numbers. It may read and write rows of its own and insert jobs through tx;
-// it calls nothing outside the process, appends no event and keeps nothing of tx. An error rolls back the
-// whole round.
-type Handler func(ctx context.Context, tx *HandlerTx, e round.Event) (recipients []string, err error)
-
-// HandlerTx is the round's transaction as a handler sees it: it can neither be committed nor rolled back.
-type HandlerTx struct{ tx *Tx }
-
-// Exec runs a statement.
-func (h *HandlerTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return h.tx.conn.Exec(ctx, sql, args...)
-}
-
-// Query runs a statement that returns rows.
-func (h *HandlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return h.tx.conn.Query(ctx, sql, args...)
-}
-
-// QueryRow runs a statement that returns at most one row.
-func (h *HandlerTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return h.tx.conn.QueryRow(ctx, sql, args...)
-}
-
-// InsertJob inserts a River job of the handler's own. It is committed or rolled back with the round.
-func (h *HandlerTx) InsertJob(ctx context.Context, args OwnArgs, job round.Job) error {
-	return h.tx.store.options.Inserter.InsertOwn(ctx, jobTx{h.tx}, args, job)
-}
-
-// HandlerError is an error that a handler returned.
-type HandlerError struct {
-	Name  string // the handler's
-	Seq   int64  // of the event that it was asked about
-	cause error
-}
-
-func (e *HandlerError) Error() string {
-	return fmt.Sprintf("handler %q on event %d: %v", e.Name, e.Seq, e.cause)
-}
-
-// Unwrap is what the handler returned.
-func (e *HandlerError) Unwrap() error { return e.cause }
-
-// ErrorType is handler.
-func (e *HandlerError) ErrorType() string { return "handler" }
 
 // RuleError is a recipient rule that cannot be used as it is written: its author must change it.
 type RuleError struct {
@@ -96,76 +49,6 @@ func (tx *Tx) Recipients(ctx context.Context, events []round.Event, limit int, t
 		return tx.handle(ctx, events, limit, through)
 	}
 	return tx.queryRule(ctx, events, limit, through)
-}
-
-// handle applies a handler rule to the selected events, until limit targets are reached; the event that
-// reaches it is still taken whole. through is the last number of the plan. The events come without what only
-// a handler needs: it is read here, for them alone and a bounded part at a time.
-func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error) {
-	name := tx.consumer.Rule.Handler
-	handler := tx.store.options.Handlers[name]
-	if handler == nil {
-		return round.Decision{}, &RuleError{What: fmt.Sprintf("names the handler %q", name), Fix: "register it, or run the program that does"}
-	}
-	decision := round.Decision{Through: through}
-	read := whole{store: tx.store, conn: tx.conn.Conn(), left: tx.sizes.of(events)}
-	for {
-		part, err := read.next(ctx)
-		if err != nil {
-			return round.Decision{}, err
-		}
-		if len(part) == 0 {
-			break
-		}
-		for i, e := range part {
-			recipients, err := tx.ask(ctx, handler, e)
-			if err != nil {
-				return round.Decision{}, err
-			}
-			for _, r := range recipients {
-				decision.Targets = append(decision.Targets, round.Target{Seq: e.Seq, Recipient: r})
-			}
-			if len(decision.Targets) >= limit && (i+1 < len(part) || len(read.left) > 0) {
-				decision.Through, decision.Cut = e.Seq, true
-				decision.Targets = round.Unique(decision.Targets)
-				return decision, nil
-			}
-		}
-	}
-	decision.Targets = round.Unique(decision.Targets)
-	return decision, nil
-}
-
-// ask asks the handler about one event.
-func (tx *Tx) ask(ctx context.Context, handler Handler, e round.Event) ([]string, error) {
-	name := tx.consumer.Rule.Handler
-	recipients, err := handler(ctx, &HandlerTx{tx}, e)
-	if err != nil {
-		err = &HandlerError{Name: name, Seq: e.Seq, cause: err}
-		switch { // of a statement of its own: a deadlock there is tried again like any other
-		case sqlState(err) != "":
-			err = failed("decide recipients", err)
-		case tx.conn.Conn().IsClosed():
-			err = failed("decide recipients", fmt.Errorf("%w: %w", err, errBroken))
-		}
-		return nil, err
-	}
-	// outside the transaction the jobs would be committed one by one, and again in the next round
-	if tx.conn.Conn().PgConn().TxStatus() != 'T' {
-		return nil, &RuleError{
-			What: fmt.Sprintf("handler %q ended or broke the transaction on event %d", name, e.Seq),
-			Fix:  "run no COMMIT or ROLLBACK, and return the error of a statement that failed",
-		}
-	}
-	for _, r := range recipients {
-		if r == "" || !utf8.ValidString(r) || strings.ContainsRune(r, 0) {
-			return nil, &RuleError{
-				What: fmt.Sprintf("handler %q gave the recipient %q for event %d", name, r, e.Seq),
-				Fix:  "give text in UTF-8 that is not empty and holds no zero byte",
-			}
-		}
-	}
-	return recipients, nil
 }
 
 // queryRule applies a query rule to the selected events in one round trip, whatever their number. When it gives
@@ -218,22 +101,72 @@ func (a ruleAnswer) upTo(seqs []int64, limit int) int {
 // query runs the rule after a savepoint in a read-only state and goes back to the savepoint, so that
 // whatever the rule did to the session is undone. A limit of 0 means none.
 func (tx *Tx) query(ctx context.Context, seqs []int64, limit int) (ruleAnswer, error) {
+	tx.ruled = true
 	sql, args := tx.store.ruleStatement(tx.consumer.Rule.Query, seqs)
-	batch := &pgx.Batch{}
-	batch.Queue(`SAVEPOINT recipients`)
-	batch.Queue(`SET LOCAL transaction_read_only = on`)
-	batch.Queue(sql, args...)
-	batch.Queue(`ROLLBACK TO SAVEPOINT recipients`)
-	results := tx.conn.SendBatch(ctx, batch)
-	answer, err := readRule(results, seqs, limit)
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
+	var answer ruleAnswer
+	var err error
+	if tx.store.simple {
+		answer, err = tx.querySimply(ctx, sql, args, seqs, limit)
+	} else {
+		answer, err = tx.queryBatch(ctx, sql, args, seqs, limit)
 	}
 	if err != nil {
 		return ruleAnswer{}, located(ruleFailed(err), sql, tx.consumer.Rule.Query)
 	}
 	return answer, nil
 }
+
+// queryBatch sends everything in one round trip. A lock of the session outlives its savepoint and even its
+// transaction, so it is let go by name.
+func (tx *Tx) queryBatch(ctx context.Context, sql string, args []any, seqs []int64, limit int) (ruleAnswer, error) {
+	batch := &pgx.Batch{}
+	batch.Queue(sqlSavepoint)
+	batch.Queue(sqlReadOnly)
+	batch.Queue(sql, args...)
+	batch.Queue(sqlBackToSavepoint)
+	batch.Queue(sqlUnlockSession)
+	results := tx.conn.SendBatch(ctx, batch)
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // the error is known
+			return ruleAnswer{}, err
+		}
+	}
+	rows, err := results.Query()
+	var answer ruleAnswer
+	if err == nil {
+		answer, err = readRule(rows, seqs, limit)
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	return answer, err
+}
+
+// querySimply is queryBatch over a connection that is told to use the simple protocol. A batch would be one text
+// there, and so could the rule be several statements: it takes its own round trip, by the extended protocol.
+func (tx *Tx) querySimply(ctx context.Context, sql string, args []any, seqs []int64, limit int) (answer ruleAnswer, err error) {
+	if _, err := tx.conn.Exec(ctx, sqlSavepoint+`; `+sqlReadOnly); err != nil {
+		return answer, err
+	}
+	rows, err := tx.conn.Query(ctx, sql, append([]any{tx.store.oneStatement}, args...)...)
+	if err != nil {
+		return answer, err
+	}
+	if answer, err = readRule(rows, seqs, limit); err != nil {
+		return answer, err
+	}
+	_, err = tx.conn.Exec(ctx, sqlBackToSavepoint+`; `+sqlUnlockSession)
+	return answer, err
+}
+
+// What stands around a rule.
+const (
+	sqlSavepoint       = `SAVEPOINT recipients`
+	sqlReadOnly        = `SET LOCAL transaction_read_only = on`
+	sqlBackToSavepoint = `ROLLBACK TO SAVEPOINT recipients`
+	sqlUnlockSession   = `SELECT pg_catalog.pg_advisory_unlock_all()`
+)
 
 // ruleStatement wraps a rule: batch is the relation of exactly the given events. Both bounds are there for
 // the planner, which prunes partitions by them and not by a list.
@@ -259,17 +192,8 @@ func (s *Store) ruleStatement(rule string, seqs []int64) (sql string, args []any
 // ruleColumns is what a round takes of a rule.
 const ruleColumns = `SELECT r.seq::bigint, r.recipient::text`
 
-// readRule reads the replies to the batch of query.
-func readRule(results pgx.BatchResults, seqs []int64, limit int) (answer ruleAnswer, err error) {
-	for range 2 {
-		if _, err := results.Exec(); err != nil {
-			return answer, err
-		}
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return answer, err
-	}
+// readRule reads what a rule returns.
+func readRule(rows pgx.Rows, seqs []int64, limit int) (answer ruleAnswer, err error) {
 	defer rows.Close()
 	var seq pgtype.Int8
 	var recipient pgtype.Text

@@ -98,7 +98,7 @@ func (s *Store) rehearse(ctx context.Context, conn *pgxpool.Conn, c round.Consum
 	if _, err := conn.Exec(ctx, `SAVEPOINT rehearsal`); err != nil {
 		return Rehearsed{}, failed("begin a rehearsal", err)
 	}
-	if _, err := conn.Exec(ctx, sqlBeginSettings, c.Name, s.limits[0], s.limits[1], s.limits[2]); err != nil {
+	if _, err := conn.Exec(ctx, s.beginSettings(), c.Name, s.limits[0], s.limits[1], s.limits[2]); err != nil {
 		return Rehearsed{}, failed("begin a rehearsal", err)
 	}
 	tx := &Tx{store: s, conn: conn, consumer: c, open: true}

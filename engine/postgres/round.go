@@ -30,6 +30,7 @@ type Tx struct {
 	epoch    string
 	found    bool // the cursor row exists
 	snapshot round.Snapshot
+	ruled    bool  // a rule had the connection
 	sizes    sizes // of the events of the snapshot, for a handler
 	advance  *move
 	held     []statement // sent with the commit
@@ -79,7 +80,7 @@ func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err erro
 	s := tx.store
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`)
-	batch.Queue(sqlBeginSettings, tx.consumer.Name, s.limits[0], s.limits[1], s.limits[2])
+	batch.Queue(s.beginSettings(), tx.consumer.Name, s.limits[0], s.limits[1], s.limits[2])
 	batch.Queue(`SELECT true FROM `+s.schema+`.event_consumer_cursors WHERE name = $1 FOR UPDATE SKIP LOCKED`, tx.consumer.Name)
 	read := s.readStatement(columnsOf(tx.consumer))
 	batch.Queue(read.bounded, tx.consumer.Name, tx.consumer.Batch)
@@ -168,6 +169,9 @@ func (tx *Tx) commit(ctx context.Context) error {
 	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
 	batch := &pgx.Batch{}
+	if tx.ruled && tx.consumer.Rule.Kind == round.RuleHandler {
+		batch.Queue(sqlUnlockSession)
+	}
 	for _, s := range tx.held {
 		batch.Queue(s.sql, s.args...)
 	}
@@ -204,17 +208,27 @@ func (tx *Tx) rollback(ctx context.Context) {
 	}
 	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
+	if tx.ruled {
+		// what a rule did to the session, such as taking a lock, outlives a rollback
+		_ = tx.conn.Conn().Close(ctx)
+		return
+	}
 	_, _ = tx.conn.Exec(ctx, `ROLLBACK`)
 	tx.open = false
 }
 
-// sqlBeginSettings marks the transaction as a round, so that appending to the log is refused in it, and
+// beginSettings marks the transaction as a round, so that appending to the log is refused in it, and
 // sets the limits. They are local: a pooled connection keeps nothing of them. Compiling a statement costs
-// far more than the short ones of a round, and a wrong estimate is enough to start it. The server looks
-// whether this process is still there while a long rule runs: a killed one must not hold its cursor.
-const sqlBeginSettings = `SELECT set_config('bothy.in_round', $1, true), set_config('statement_timeout', $2, true),
-	set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $4, true), set_config('jit', 'off', true),
-	set_config('client_connection_check_interval', '2s', true)`
+// far more than the short ones of a round, and a wrong estimate is enough to start it. Where the server can, it
+// looks whether this process is still there while a long rule runs: a killed one must not hold its cursor.
+func (s *Store) beginSettings() string {
+	settings := `SELECT set_config('bothy.in_round', $1, true), set_config('statement_timeout', $2, true),
+	set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $4, true), set_config('jit', 'off', true)`
+	if s.checked {
+		settings += `, set_config('client_connection_check_interval', '2s', true)`
+	}
+	return settings
+}
 
 // jobTx is the round's transaction as River sees it. River writes jobs with CopyFrom or Query, and sends
 // its notification with Exec; that one is held back to travel with the commit.

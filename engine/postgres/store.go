@@ -65,9 +65,13 @@ type Store struct {
 	pool     *pgxpool.Pool
 	schema   string // quoted
 	options  Options
-	limits   []string      // the values of the round's settings, in the order of sqlBeginSettings
-	identity bool          // the server lets this role read its identity
-	limit    time.Duration // the longest wait for an answer of the server; 0 when statements have no limit
+	limits   []string // the values of the round's settings, in the order of sqlBeginSettings
+	identity bool     // the server lets this role read its identity
+	checked  bool     // the server can look whether this process is still there while a statement runs
+	simple   bool     // connections are told to use the simple protocol
+	// oneStatement is how a text is sent that must be a single statement
+	oneStatement pgx.QueryExecMode
+	limit        time.Duration // the longest wait for an answer of the server; 0 when statements have no limit
 }
 
 // Open connects and finds out what the role may read. It does not check the schema: see CheckSchema.
@@ -92,11 +96,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		pool: pool, schema: pgx.Identifier{o.Schema}.Sanitize(), options: o, limit: limit,
-		limits: []string{milliseconds(o.StatementTimeout), milliseconds(o.LockTimeout), milliseconds(o.IdleInTxTimeout)},
+		oneStatement: config.ConnConfig.DefaultQueryExecMode,
+		limits:       []string{milliseconds(o.StatementTimeout), milliseconds(o.LockTimeout), milliseconds(o.IdleInTxTimeout)},
 	}
 	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
 		pool.Close()
 		return nil, failed("connect to the database", Explain(err))
+	}
+	if s.simple = s.oneStatement == pgx.QueryExecModeSimpleProtocol; s.simple {
+		s.oneStatement = pgx.QueryExecModeDescribeExec // inside a transaction it is safe through any pooler
+	}
+	_, err = pool.Exec(ctx, `SELECT set_config('client_connection_check_interval', '2s', true)`)
+	if s.checked = err == nil; err != nil && sqlState(err) == "" {
+		pool.Close()
+		return nil, failed("connect to the database", err)
 	}
 	return s, nil
 }

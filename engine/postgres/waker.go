@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -27,6 +28,12 @@ type Waker struct {
 	KeepAlive time.Duration
 	// Changed is told when listening begins, with nil, and when it ends, with the reason. It may be nil.
 	Changed func(error)
+	// Probe sends a notification by another way. Each time that listening begins it is called, and Heard is told
+	// whether anything arrived within ProbeLimit (zero means 5 seconds), and later when something does after all:
+	// a pooler in transaction mode accepts LISTEN and delivers nothing. Nil, or an error, asks for nothing.
+	Probe      func(context.Context) error
+	ProbeLimit time.Duration
+	Heard      func(bool)
 }
 
 // Run calls wake whenever events may have been appended, until ctx ends: once after each connect, since
@@ -80,12 +87,49 @@ func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err erro
 	if w.Changed != nil {
 		w.Changed(nil)
 	}
-	for {
-		// the first pass is the wake after connecting: LISTEN first, then one look at everything
+	// the first wake is the one after connecting: LISTEN first, then one look at everything
+	wake()
+	heard, err := w.prove(ctx, conn)
+	if err != nil {
+		return true, failed("wait for a notification", err)
+	}
+	if heard {
 		wake()
+	}
+	for {
 		if err := w.wait(ctx, conn); err != nil {
 			return true, failed("wait for a notification", err)
 		}
+		if !heard {
+			heard = true
+			w.tell(true)
+		}
+		wake()
+	}
+}
+
+// prove asks for a notification and waits for it, or for any other. heard is whether one came, or whether that
+// was not asked for; an error is one of the connection.
+func (w Waker) prove(ctx context.Context, conn *pgx.Conn) (heard bool, err error) {
+	if w.Probe == nil {
+		return true, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(w.ProbeLimit, 5*time.Second))
+	defer cancel()
+	if err := w.Probe(limited); err != nil {
+		return true, nil //nolint:nilerr // nothing was sent, so silence would prove nothing
+	}
+	_, err = conn.WaitForNotification(limited)
+	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
+		return false, err
+	}
+	w.tell(err == nil)
+	return err == nil, nil
+}
+
+func (w Waker) tell(heard bool) {
+	if w.Heard != nil {
+		w.Heard(heard)
 	}
 }
 
@@ -112,4 +156,21 @@ func (w Waker) wait(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
+}
+
+// Notify wakes whoever listens for events.
+func (s *Store) Notify(ctx context.Context) error {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	_, err := s.pool.Exec(ctx, `SELECT pg_catalog.pg_notify($1, '')`, channel)
+	return failed("notify", err)
+}
+
+// Silence is a waker that never wakes: consumers only poll.
+type Silence struct{}
+
+// Run waits until ctx ends.
+func (Silence) Run(ctx context.Context, _ func()) error {
+	<-ctx.Done()
+	return ctx.Err()
 }

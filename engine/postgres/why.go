@@ -67,7 +67,7 @@ func (s *Store) Inquire(ctx context.Context, jobsSchema string, seq int64, most 
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	q := &Inquiry{store: s, conn: &Tx{store: s, conn: conn}, tx: tx}
 	// The name of no consumer: a rule may look at the setting, and an append is refused as in a round.
-	if _, err := tx.Exec(ctx, sqlBeginSettings, "why", s.limits[0], s.limits[1], s.limits[2]); err != nil {
+	if _, err := tx.Exec(ctx, s.beginSettings(), "why", s.limits[0], s.limits[1], s.limits[2]); err != nil {
 		return failed(doing, err)
 	}
 	if q.Cursors, err = readCursors(ctx, tx, s.options.Schema); err != nil {
