@@ -54,7 +54,7 @@ func (e *Engine) ListConsumers(ctx context.Context) (list []Standing, head int64
 	return list, cursors.Head, nil
 }
 
-// Change is what a rename or a retirement does, or would do.
+// Change is what a change of a cursor does, or would do.
 type Change struct {
 	Deed    int64  // its number in the audit; 0 when nothing was changed
 	Note    string // why there is nothing to do, or empty
@@ -70,7 +70,7 @@ func (c Change) Lag() int64 {
 	return max(0, c.Head-*c.LastSeq)
 }
 
-// ChangeOptions are those of RenameConsumer and RetireConsumer.
+// ChangeOptions are those of RenameConsumer, RetireConsumer and SkipConsumer.
 type ChangeOptions struct {
 	DryRun bool
 	By     string            // the account of the operating system, for the audit

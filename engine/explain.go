@@ -113,6 +113,8 @@ func (x *explaining) withoutRule(f *Fate, c round.Consumer, own life, at int64, 
 		f.Verdict, f.Reason = VerdictUnknown, fmt.Sprintf("its cursor is at %d; retention has removed the event, so nothing tells whether it made jobs, or was lost", at)
 	case presence == PresenceHole && at < x.seq:
 		f.Verdict, f.Reason = VerdictWaiting, fmt.Sprintf("its cursor is at %d, and it stops before the hole", at)
+	case presence == PresenceHole && own.skip(x.seq) != nil:
+		f.Verdict, f.Reason = VerdictSkipped, "the event is missing from the log, and the consumer "+own.skip(x.seq).String()
 	case presence == PresenceHole:
 		f.Verdict, f.Reason = VerdictUnknown, fmt.Sprintf("its cursor is at %d; the event is missing from the log, so nothing tells whether it made jobs", at)
 	case !c.Types.Match(x.q.Event.Type):

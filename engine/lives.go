@@ -9,6 +9,8 @@ import "example.com/bothy/engine/postgres"
 type life struct {
 	start  *int64 // the last number that it did not see; nil when it was made before there was an audit
 	former []span // earlier names, oldest first
+	// skipped are the holes that an operator moved it over
+	skipped []postgres.Deed
 }
 
 // span is a name that a consumer had until it had passed the number through.
@@ -33,6 +35,10 @@ func lives(deeds []postgres.Deed) map[string]life {
 			all[d.Details.To] = l
 		case postgres.ConsumerRetired:
 			delete(all, d.Subject)
+		case postgres.ConsumerSkipped:
+			l := all[d.Subject]
+			l.skipped = append(l.skipped, d)
+			all[d.Subject] = l
 		}
 	}
 	return all
@@ -47,6 +53,16 @@ func (l life) nameAt(name string, seq int64) string {
 		}
 	}
 	return name
+}
+
+// skip is the deed that moved the consumer over a number, or nil.
+func (l life) skip(seq int64) *postgres.Deed {
+	for i, d := range l.skipped {
+		if d.Details.First <= seq && seq <= d.Details.Last {
+			return &l.skipped[i]
+		}
+	}
+	return nil
 }
 
 // formerNames are the earlier names, oldest first.

@@ -19,6 +19,7 @@ const (
 	ConsumerCreated Action = "consumer.created" // its cursor was made: LastSeq is where it starts
 	ConsumerRenamed Action = "consumer.renamed" // its cursor was given the name To, at LastSeq
 	ConsumerRetired Action = "consumer.retired" // its cursor, at LastSeq, was removed
+	ConsumerSkipped Action = "consumer.skipped" // its cursor was moved over a hole, from First to Last
 )
 
 // Deed is one row of the audit about a consumer.
@@ -35,6 +36,8 @@ type DeedDetails struct {
 	LastSeq *int64 `json:"last_seq,omitempty"` // where the cursor stood; nil when there was none
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
 	To      string `json:"to,omitempty"`       // the new name
+	First   int64  `json:"first,omitempty"`    // the first number of a hole that was skipped
+	Last    int64  `json:"last,omitempty"`     // and the last one
 	Reason  string `json:"reason,omitempty"`   // as the person gave it
 	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
 }
@@ -49,6 +52,8 @@ func (d Deed) String() string {
 		return fmt.Sprintf("was renamed to %q %s", d.Details.To, on)
 	case ConsumerRetired:
 		return "was retired " + on + ": " + d.Details.Reason
+	case ConsumerSkipped:
+		return fmt.Sprintf("was moved over the numbers %d to %d %s: %s", d.Details.First, d.Details.Last, on, d.Details.Reason)
 	default:
 		return string(d.Action) + " " + on
 	}
