@@ -184,6 +184,11 @@ func (tx *roundTx) Insert(ctx context.Context, targets []round.Target) error {
 	return nil
 }
 
+// Quarantine arms the row of an event that is set aside.
+func (tx *roundTx) Quarantine(r round.Refusal) {
+	tx.l.at("quarantine_event")
+}
+
 // Advance arms the move of the cursor.
 func (tx *roundTx) Advance(from, to int64) {
 	tx.l.at("advance_cursor")
