@@ -80,6 +80,10 @@ func (x *explaining) fate(ctx context.Context, c round.Consumer) (Fate, error) {
 	own := x.lives[c.Name]
 	names := append(own.formerNames(), c.Name)
 	tag := own.nameAt(c.Name, x.seq)
+	aside := x.aside(names)
+	if aside != nil && aside.Settled == postgres.QuarantineRetried {
+		tag = aside.Consumer // its jobs came later, under the name of then
+	}
 	for i, g := range x.q.Jobs {
 		switch {
 		case g.Epoch == x.q.Epoch && g.Tag == tag && (own.start == nil || x.seq > *own.start):
@@ -93,10 +97,28 @@ func (x *explaining) fate(ctx context.Context, c round.Consumer) (Fate, error) {
 	if f.Jobs != nil {
 		return f, nil
 	}
+	if aside != nil && aside.Settled != postgres.QuarantineRetried {
+		f.Verdict, f.Reason = VerdictQuarantined, "the event "+aside.String()
+		if aside.Settled == postgres.QuarantineDropped {
+			f.Verdict = VerdictDropped
+		}
+		return f, nil
+	}
 	if x.withoutRule(&f, c, own, at, has) {
 		return f, nil
 	}
 	return f, x.byRule(ctx, &f, c, at)
+}
+
+// aside is the newest word about the event in the quarantine of a consumer, by all its names; nil when there is
+// none.
+func (x *explaining) aside(names []string) *postgres.Aside {
+	for i := len(x.q.Asides) - 1; i >= 0; i-- {
+		if slices.Contains(names, x.q.Asides[i].Consumer) {
+			return &x.q.Asides[i]
+		}
+	}
+	return nil
 }
 
 // withoutRule decides what can be told without asking the rule.

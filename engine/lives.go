@@ -39,6 +39,7 @@ func lives(deeds []postgres.Deed) map[string]life {
 			l := all[d.Subject]
 			l.skipped = append(l.skipped, d)
 			all[d.Subject] = l
+		case postgres.QuarantineRetried, postgres.QuarantineDropped: // these are about one event
 		}
 	}
 	return all

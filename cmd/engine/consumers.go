@@ -282,6 +282,9 @@ func retired(name string, change engine.Change, dry bool) string {
 	if change.LastSeq != nil {
 		stood = fmt.Sprintf("its cursor was at %d, the head is %d, %s given up", *change.LastSeq, change.Head, count(change.Lag(), "event"))
 	}
+	if change.Quarantined > 0 {
+		stood += fmt.Sprintf(", and %s in quarantine", count(change.Quarantined, "event"))
+	}
 	if dry {
 		return fmt.Sprintf("consumer %q would be retired: %s", name, strings.Replace(stood, "was at", "is at", 1))
 	}

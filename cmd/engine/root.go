@@ -118,6 +118,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		eventsCommand(env),
 		runCommand(env),
 		statusCommand(env),
+		quarantineCommand(env),
 		consumersCommand(env),
 		whyCommand(env),
 		postgresCommand(),

@@ -22,6 +22,12 @@ const (
 	ConsumerSkipped Action = "consumer.skipped" // its cursor was moved over a hole, from First to Last
 )
 
+// The actions on events that a consumer has set aside. The subject is the name of the consumer.
+const (
+	QuarantineRetried Action = "quarantine.retried" // it was decided again, and has its jobs
+	QuarantineDropped Action = "quarantine.dropped" // it was given up
+)
+
 // Deed is one row of the audit about a consumer.
 type Deed struct {
 	Seq     int64     // of the audit, from 1, without a gap
@@ -38,8 +44,10 @@ type DeedDetails struct {
 	To      string `json:"to,omitempty"`       // the new name
 	First   int64  `json:"first,omitempty"`    // the first number of a hole that was skipped
 	Last    int64  `json:"last,omitempty"`     // and the last one
-	Reason  string `json:"reason,omitempty"`   // as the person gave it
-	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
+	// Quarantined is how many events were given up with the cursor that was removed.
+	Quarantined int64  `json:"quarantined,omitempty"`
+	Reason      string `json:"reason,omitempty"` // as the person gave it
+	By          string `json:"by,omitempty"`     // the account of the operating system that ran the command
 }
 
 // String says what was done, as the rest of a sentence that begins with the consumer.

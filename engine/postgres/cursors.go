@@ -18,6 +18,8 @@ type Cursors struct {
 	Rows  map[string]int64 // the cursors: last_seq by name
 	Known []string         // the names that a cursor may have, sorted
 	Deeds []Deed           // about consumers, in their order
+	// Aside is how many events the consumer of a change has in quarantine.
+	Aside int64
 	// Asked is what the log holds of the range that a change asks about; nil when it asks about none.
 	Asked *LogRange
 }
@@ -99,6 +101,9 @@ type CursorChange struct {
 // look reads what Decide is given.
 func (c CursorChange) look(ctx context.Context, conn Querier, schema string) (Cursors, error) {
 	state, err := readCursors(ctx, conn, schema)
+	if err == nil {
+		err = failed("count the quarantine", conn.QueryRow(ctx, `SELECT count(*) FROM `+quote(schema)+`.event_quarantine WHERE consumer = $1`, c.Name).Scan(&state.Aside))
+	}
 	if err == nil && c.Last > 0 {
 		state.Asked, err = readRange(ctx, conn, schema, c.First, c.Last)
 	}
@@ -194,6 +199,9 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 		if err := applyStep(ctx, tx, o.Schema, change.Name, step, state); err != nil {
 			return err
 		}
+		if err := moveQuarantine(ctx, tx, o.Schema, change.Name, step); err != nil {
+			return err
+		}
 		deed, err = appendAudit(ctx, tx, o.Schema, step.Action, change.Name, step.Details)
 		return err
 	})
@@ -266,6 +274,19 @@ func skipTo(ctx context.Context, tx pgx.Tx, schema, name string, details DeedDet
 	return failed("move the cursor over the hole", err)
 }
 
+// moveQuarantine lets the events that the consumer has set aside follow its cursor.
+func moveQuarantine(ctx context.Context, tx pgx.Tx, schema, name string, step CursorStep) (err error) {
+	table := quote(schema) + ".event_quarantine"
+	switch step.Action {
+	case ConsumerRenamed:
+		_, err = tx.Exec(ctx, `UPDATE `+table+` SET consumer = $2 WHERE consumer = $1`, name, step.Details.To)
+	case ConsumerRetired:
+		_, err = tx.Exec(ctx, `DELETE FROM `+table+` WHERE consumer = $1`, name)
+	case ConsumerCreated, ConsumerSkipped, QuarantineRetried, QuarantineDropped:
+	}
+	return failed("move what the consumer has set aside", err)
+}
+
 // applyStep changes the names that a cursor may have and then the row. A name that has had its day is not let
 // in again: an engine that still has the old file then refuses to start instead of making a second cursor.
 func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorStep, state Cursors) error {
@@ -287,7 +308,7 @@ func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorS
 		statement, args = `UPDATE `+table+` SET name = $2 WHERE name = $1`, append(args, step.Details.To)
 	case ConsumerRetired:
 		statement = `DELETE FROM ` + table + ` WHERE name = $1`
-	case ConsumerCreated, ConsumerSkipped:
+	case ConsumerCreated, ConsumerSkipped, QuarantineRetried, QuarantineDropped:
 		return fmt.Errorf("no cursor is made or moved here: %s", step.Action)
 	default:
 		return fmt.Errorf("a cursor knows no action %q", step.Action)
