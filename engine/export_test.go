@@ -10,6 +10,7 @@ import (
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/problem"
+	"example.com/bothy/engine/round"
 )
 
 // Ensure creates the cursors.
@@ -41,3 +42,15 @@ func WithMargin(d time.Duration) Option { return func(o *options) { o.margin = d
 
 // DropExpired does what maintenance does every minute about retention.
 func (e *Engine) DropExpired(ctx context.Context) error { return e.dropExpired(ctx) }
+
+// Suspect runs one round of a consumer that may set one event aside.
+func (e *Engine) Suspect(ctx context.Context, name string, seq int64) Outcome {
+	e.fix()
+	for _, c := range Consumers(e.config) {
+		if c.Name == name {
+			c.Batch, c.Suspect = 1, round.Suspect{Seq: seq, Attempts: 2}
+			return notifying{e}.Round(ctx, c)
+		}
+	}
+	return Outcome{}
+}
