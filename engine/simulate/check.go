@@ -279,6 +279,8 @@ func commitMismatch(tx *transaction, o consumer.Outcome, committed bool) string 
 		wantEnd = "lost"
 	}
 	switch {
+	case len(tx.asides) > 0:
+		return fmt.Sprintf("it set %v aside", tx.asides)
 	case o.End.Name != wantEnd || o.Lost != tx.lost:
 		return fmt.Sprintf("retention had removed %d events, of which it told %d", tx.lost, o.Lost)
 	case o.First != tx.from+tx.lost+1 || int64(o.Events) != tx.to-tx.from-tx.lost || o.Jobs != len(tx.jobs):

@@ -257,7 +257,7 @@ func (tx *roundTx) Quarantine(r round.Refusal) {
 	}
 	tx.queued = append(tx.queued, statement{point: pointAside, run: func(s *session) (string, error) {
 		if flaws.quarantinesApart || s.tx == nil {
-			s.db.commit(&transaction{who: s.name, inRound: -1, asides: []mark{{c, seq}}}, byRound)
+			s.db.commit(&transaction{who: s.name, inRound: -1, asides: []mark{{c, seq}}, refused: seq}, byRound)
 		} else {
 			s.tx.asides = append(s.tx.asides, mark{c, seq})
 		}
