@@ -75,7 +75,7 @@ func TestRoundWhoseServerFallsSilent(t *testing.T) {
 			return db.Freeze(t, pid)
 		},
 	}
-	moments := map[string]string{"lock": "BEGIN", "handler": "SELECT 'asked by", "jobs": "COPY", "commit": "SELECT \"bothy\".advance_cursor"}
+	moments := map[string]string{"lock": "BEGIN", "handler": "SELECT 'asked by", "jobs": "COPY", "commit": "SELECT pg_catalog.pg_advisory_unlock_all"}
 	for fault, strike := range faults {
 		for moment, word := range moments {
 			t.Run(fault+" at "+moment, func(t *testing.T) {
@@ -193,15 +193,12 @@ func TestWakerWhoseServerFallsSilent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- waker.Run(ctx, func() {}) }()
-	changes := []string{<-told}
+	changes := []string{next(t, told)}
 	proxy.Swallow(true)
-	changes = append(changes, <-told, <-told) // the connection that listened, and one that was being made
+	changes = append(changes, next(t, told), next(t, told)) // the connection that listened, and one that was being made
 	proxy.Restore()
-	for next := range told {
-		changes = append(changes, next)
-		if next == "listening" {
-			break
-		}
+	for changes[len(changes)-1] != "listening" {
+		changes = append(changes, next(t, told))
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -77,7 +77,7 @@ func TestHandlerKeepsNothingOfItsTransaction(t *testing.T) {
 		return []string{"alex"}, nil
 	})
 	register(t, e, "leaves", func(ctx context.Context, tx *engine.HandlerTx, _ engine.Event) ([]string, error) {
-		_, err := tx.Query(ctx, `SELECT generate_series(1, 10)`)
+		_, err := tx.Query(ctx, `SELECT generate_series(1, 10)`) //nolint:sqlclosecheck // that is the mistake
 		return []string{"alex"}, err
 	})
 	db.Append(t, 1)
@@ -85,7 +85,7 @@ func TestHandlerKeepsNothingOfItsTransaction(t *testing.T) {
 	var n int
 	for what, err := range map[string]error{
 		"Exec":      func() error { _, err := kept.Exec(t.Context(), `SELECT 1`); return err }(),
-		"Query":     func() error { _, err := kept.Query(t.Context(), `SELECT 1`); return err }(),
+		"Query":     func() error { _, err := kept.Query(t.Context(), `SELECT 1`); return err }(), //nolint:sqlclosecheck // there are none
 		"QueryRow":  kept.QueryRow(t.Context(), `SELECT 1`).Scan(&n),
 		"InsertJob": kept.InsertJob(t.Context(), ownArgs{}, ownJob),
 	} {

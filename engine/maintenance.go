@@ -68,9 +68,9 @@ func (g *edge) record(ctx context.Context, err error) {
 	case ctx.Err() != nil: // a stop is no incident
 	case err != nil && !g.failing:
 		g.failing = true
-		g.logger.WarnContext(ctx, g.fails, slog.String("error.type", errorType(err)))
+		g.logger.WarnContext(ctx, g.fails, slog.String("error.type", errorType(err))) //nolint:sloglint // constants of this file
 	case err == nil && g.failing:
 		g.failing = false
-		g.logger.InfoContext(ctx, g.again)
+		g.logger.InfoContext(ctx, g.again) //nolint:sloglint // constants of this file
 	}
 }

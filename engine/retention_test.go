@@ -180,3 +180,19 @@ func TestRetentionInSeveralProcesses(t *testing.T) {
 		t.Errorf("log:\n%swant no failing round and no loss", got)
 	}
 }
+
+// Case 42: a burst that is far larger than what was made ahead fails nobody, and afterwards the log has room
+// again without waiting for the next minute.
+func TestBurstLargerThanTheRoomAhead(t *testing.T) {
+	t.Parallel()
+	var log lines
+	e, db := upkeep(t, 0, &log, entry{name: "push", batch: 100})
+	stop := runInBackground(t, e)
+	for range 10 {
+		db.Append(t, 50)
+	}
+	waitUntil(t, "the consumer reaches the head", func() bool { return cursorOf(t, db, "push") == 500 })
+	waitUntil(t, "the log has a whole partition ahead", func() bool { all := firsts(t, db); return all[len(all)-1] > 501 })
+	stop()
+	wantExactlyOnce(t, db, "push", 1, 500, "alex", "sam")
+}

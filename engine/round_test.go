@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"example.com/bothy/engine"
-	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/producer"
 )
@@ -287,112 +286,6 @@ func TestConsumersIndependent(t *testing.T) {
 	}
 }
 
-func TestConsumerWakesOnNotify(t *testing.T) {
-	t.Parallel()
-	push := entry{name: "push"}
-	e, db := prepared(t, push) // the poll interval is an hour
-	runInBackground(t, e)
-	waitUntil(t, "the engine listens", func() bool { return listeners(t, db) == 1 })
-	for n := range int64(3) {
-		db.Append(t, 1)
-		waitUntil(t, "the notification brings the jobs", func() bool { return cursorOf(t, db, "push") == n+1 })
-	}
-	wantExactlyOnce(t, db, "push", 1, 3, "alex", "sam")
-}
-
-// listeners counts the connections that listen for events.
-func listeners(t testing.TB, db *enginetest.DB) (n int) {
-	t.Helper()
-	err := admin(t, db).QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = 'bothy-consumer-wake' AND query LIKE 'LISTEN%'`).Scan(&n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// Case 42: a burst that is far larger than what was made ahead fails nobody, and afterwards the log has room
-// again without waiting for the next minute.
-func TestBurstLargerThanTheRoomAhead(t *testing.T) {
-	t.Parallel()
-	push := entry{name: "push", batch: 100}
-	db := database(t, push)
-	db.Exec(t, `UPDATE bothy.event_seq SET seq = 999990`) // the template's partition is large
-	e := open(t, configureWith(t, db.AppURL, "sync: {event_log_partition_size: 10, partitions_ahead: 2}\nconsumer: {poll_interval: 20ms}", push))
-	if err := e.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	stop := runInBackground(t, e)
-	for range 10 {
-		db.Append(t, 50)
-	}
-	waitUntil(t, "the consumer reaches the head", func() bool { return cursorOf(t, db, "push") == 1000490 })
-	waitUntil(t, "the log has room ahead", func() bool {
-		var room int64
-		if err := admin(t, db).QueryRow(t.Context(), `SELECT max(after) - 1000491 FROM bothy.event_log_partitions()`).Scan(&room); err != nil {
-			t.Fatal(err)
-		}
-		return room >= 20
-	})
-	stop()
-	wantExactlyOnce(t, db, "push", 999991, 1000490, "alex", "sam")
-}
-
-// silent is a waker that never signals.
-type silent struct{}
-
-func (silent) Run(ctx context.Context, _ func()) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-func TestConsumerWakesOnPoll(t *testing.T) {
-	t.Parallel()
-	push := entry{name: "push"}
-	db := database(t, push)
-	var idle atomic.Int64
-	observe := engine.WithObserver(func(_ string, o engine.Outcome) {
-		if o.End.Name == "idle" {
-			idle.Add(1)
-		}
-	})
-	e := open(t, configureWith(t, db.AppURL, "consumer: {poll_interval: 20ms}", push), observe)
-	ensure(t, e)
-	stop := e.RunWith(t.Context(), silent{})
-	waitUntil(t, "the first round was idle", func() bool { return idle.Load() > 0 })
-	db.Append(t, 1)
-	waitUntil(t, "the poll brings the jobs", func() bool { return cursorOf(t, db, "push") == 1 })
-	if err := stop(t.Context()); err != nil {
-		t.Errorf("Stop: %v", err)
-	}
-	wantExactlyOnce(t, db, "push", 1, 1, "alex", "sam")
-}
-
-// Case 34: what was sent while nobody listened is gone, and one look after connecting makes up for it.
-func TestConsumerWakesAfterReconnect(t *testing.T) {
-	t.Parallel()
-	push := entry{name: "push"}
-	db := database(t, push)
-	proxy := enginetest.NewProxy(t, db.AppURL)
-	cfg := configureWith(t, db.AppURL, "consumer: {poll_interval: 1h}", push)
-	cfg.Database.ListenURL, cfg.Database.ListenReconnectBackoffCap = config.Secret(proxy.URL), 20*time.Millisecond
-	e := open(t, cfg)
-	ensure(t, e)
-	runInBackground(t, e)
-	for n := range int64(3) {
-		waitUntil(t, "the engine listens", func() bool { return listeners(t, db) == 1 })
-		proxy.Refuse()
-		waitUntil(t, "the engine no longer listens", func() bool { return listeners(t, db) == 0 })
-		db.Append(t, 1)
-		if cursor := cursorOf(t, db, "push"); cursor != n {
-			t.Errorf("cursor %d while nobody listens, want %d", cursor, n)
-		}
-		proxy.Restore()
-		waitUntil(t, "the event is found after the reconnect", func() bool { return cursorOf(t, db, "push") == n+1 })
-	}
-	wantExactlyOnce(t, db, "push", 1, 3, "alex", "sam")
-}
-
 func TestRecipientRules(t *testing.T) {
 	t.Parallel()
 	entries := []entry{
@@ -444,25 +337,6 @@ INSERT INTO public.watchers VALUES ('robin', '{order.placed}'), ('sam', '{order.
 		if !c.Sound() || c.Expected != int64(len(want[c.Consumer])) || c.Events != 4 {
 			t.Errorf("Compare says %+v, want %d sound targets of 4 events", c, len(want[c.Consumer]))
 		}
-	}
-}
-
-// The comparison must be able to fail: each kind of damage shows as what it is.
-func TestCompareFindsDamage(t *testing.T) {
-	t.Parallel()
-	e, db := prepared(t, entry{name: "push"})
-	db.Append(t, 5)
-	wantRound(t, e, "push", "processed")
-	db.Exec(t, `DELETE FROM public.river_job WHERE args @> '{"seq": 2, "recipient": "alex"}'`)
-	db.Exec(t, `INSERT INTO public.river_job (args, kind, max_attempts, tags) SELECT args, kind, max_attempts, tags FROM public.river_job WHERE args @> '{"seq": 3}'`)
-	db.Exec(t, `INSERT INTO public.river_job (args, kind, max_attempts, tags) SELECT args || '{"recipient": "robin"}', kind, max_attempts, tags FROM public.river_job WHERE args @> '{"seq": 4, "recipient": "sam"}'`)
-	got, err := e.Compare(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := engine.Comparison{Consumer: "push", Events: 5, Expected: 10, Found: 12, Missing: 1, Doubled: 2, Extra: 1}
-	if diff := cmp.Diff([]engine.Comparison{want}, got); diff != "" || got[0].Sound() {
-		t.Errorf("Compare (-want +got):\n%s", diff)
 	}
 }
 

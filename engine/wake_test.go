@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/postgres"
 )
+
+// next is what a channel gives, within the patience of tests.
+func next[T any](t *testing.T, from <-chan T) (value T) {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case value = <-from:
+	case <-timer.C:
+		t.Fatalf("nothing came within %v", patience)
+	}
+	return value
+}
 
 // Case 35: a pooler in transaction mode takes LISTEN and delivers nothing. What asked for a notification and got
 // none says so; when one comes after all, it says that too.
@@ -31,13 +46,13 @@ func TestWakerTellsThatItHearsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- waker.Run(ctx, func() { woken <- struct{}{} }) }()
-	<-woken // after connecting
-	if <-heard {
+	next(t, woken) // after connecting
+	if next(t, heard) {
 		t.Error("the waker says that it heard something")
 	}
 	db.Append(t, 1)
-	<-woken // it goes on listening
-	if !<-heard {
+	next(t, woken) // it goes on listening
+	if !next(t, heard) {
 		t.Error("the waker does not say that it hears after all")
 	}
 	cancel()
@@ -128,4 +143,83 @@ func TestWorkersAreToldOfJobs(t *testing.T) {
 	if n.Payload != `{"queue":"default"}` {
 		t.Errorf("notification %q, want the queue of the job", n.Payload)
 	}
+}
+
+func TestConsumerWakesOnNotify(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	e, db := prepared(t, push) // the poll interval is an hour
+	runInBackground(t, e)
+	waitUntil(t, "the engine listens", func() bool { return listeners(t, db) == 1 })
+	for n := range int64(3) {
+		db.Append(t, 1)
+		waitUntil(t, "the notification brings the jobs", func() bool { return cursorOf(t, db, "push") == n+1 })
+	}
+	wantExactlyOnce(t, db, "push", 1, 3, "alex", "sam")
+}
+
+// listeners counts the connections that listen for events.
+func listeners(t testing.TB, db *enginetest.DB) (n int) {
+	t.Helper()
+	err := admin(t, db).QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'bothy-consumer-wake' AND query LIKE 'LISTEN%'`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// silent is a waker that never signals.
+type silent struct{}
+
+func (silent) Run(ctx context.Context, _ func()) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestConsumerWakesOnPoll(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	db := database(t, push)
+	var idle atomic.Int64
+	observe := engine.WithObserver(func(_ string, o engine.Outcome) {
+		if o.End.Name == "idle" {
+			idle.Add(1)
+		}
+	})
+	e := open(t, configureWith(t, db.AppURL, "consumer: {poll_interval: 20ms}", push), observe)
+	ensure(t, e)
+	stop := e.RunWith(t.Context(), silent{})
+	waitUntil(t, "the first round was idle", func() bool { return idle.Load() > 0 })
+	db.Append(t, 1)
+	waitUntil(t, "the poll brings the jobs", func() bool { return cursorOf(t, db, "push") == 1 })
+	if err := stop(t.Context()); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+	wantExactlyOnce(t, db, "push", 1, 1, "alex", "sam")
+}
+
+// Case 34: what was sent while nobody listened is gone, and one look after connecting makes up for it.
+func TestConsumerWakesAfterReconnect(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	db := database(t, push)
+	proxy := enginetest.NewProxy(t, db.AppURL)
+	cfg := configureWith(t, db.AppURL, "consumer: {poll_interval: 1h}", push)
+	cfg.Database.ListenURL, cfg.Database.ListenReconnectBackoffCap = config.Secret(proxy.URL), 20*time.Millisecond
+	e := open(t, cfg)
+	ensure(t, e)
+	runInBackground(t, e)
+	for n := range int64(3) {
+		waitUntil(t, "the engine listens", func() bool { return listeners(t, db) == 1 })
+		proxy.Refuse()
+		waitUntil(t, "the engine no longer listens", func() bool { return listeners(t, db) == 0 })
+		db.Append(t, 1)
+		if cursor := cursorOf(t, db, "push"); cursor != n {
+			t.Errorf("cursor %d while nobody listens, want %d", cursor, n)
+		}
+		proxy.Restore()
+		waitUntil(t, "the event is found after the reconnect", func() bool { return cursorOf(t, db, "push") == n+1 })
+	}
+	wantExactlyOnce(t, db, "push", 1, 3, "alex", "sam")
 }

@@ -71,7 +71,7 @@ func newHealth(c Consumer, logger *slog.Logger) *health {
 // still open.
 func (h *health) record(ctx context.Context, o Outcome, open bool) {
 	if o.End.Log != nil {
-		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...)
+		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...) //nolint:sloglint // the table says it
 	}
 	h.hold(ctx, o)
 	switch {
@@ -114,14 +114,14 @@ func (h *health) holds(ctx context.Context, state *holdup) {
 	}
 	if !state.told && time.Since(state.since) >= state.after {
 		state.told = true
-		h.logger.LogAttrs(ctx, state.level, state.begin,
+		h.logger.LogAttrs(ctx, state.level, state.begin, //nolint:sloglint // constants of this file
 			slog.String(attrConsumer, h.name), slog.String(attrErrorType, state.errorType))
 	}
 }
 
 func (h *health) ends(ctx context.Context, state *holdup) {
 	if state.told {
-		h.logger.LogAttrs(ctx, slog.LevelInfo, state.end,
+		h.logger.LogAttrs(ctx, slog.LevelInfo, state.end, //nolint:sloglint // constants of this file
 			slog.String(attrConsumer, h.name), slog.Duration(attrDuration, time.Since(state.since).Round(time.Millisecond)))
 	}
 	state.since, state.told = time.Time{}, false

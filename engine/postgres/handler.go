@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -54,11 +55,15 @@ func (h *HandlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	if word := endsTransaction(sql); word != "" {
 		return nil, fmt.Errorf("a handler must not run %s: the transaction is its round's", word)
 	}
+<<<<<<< HEAD
 	rows, err := h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...)
 	if err == nil {
 		h.open = rows
 	}
 	return rows, err
+=======
+	return h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...) //nolint:sqlclosecheck // the caller closes them
+>>>>>>> w-rounds
 }
 
 // QueryRow runs a statement that returns at most one row.
@@ -141,12 +146,9 @@ func endsTransaction(sql string) string {
 			return "PREPARE TRANSACTION"
 		}
 	case "ROLLBACK":
-		for _, next := range words[1:] {
-			if next == "TO" {
-				return "" // a savepoint of the handler's own
-			}
+		if !slices.Contains(words[1:], "TO") { // a savepoint of the handler's own
+			return word
 		}
-		return word
 	}
 	return ""
 }

@@ -117,7 +117,7 @@ func (w Waker) prove(ctx context.Context, conn *pgx.Conn) (heard bool, err error
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(w.ProbeLimit, 5*time.Second))
 	defer cancel()
 	if err := w.Probe(limited); err != nil {
-		return true, nil //nolint:nilerr // nothing was sent, so silence would prove nothing
+		return true, nil // nothing was sent, so silence would prove nothing
 	}
 	_, err = conn.WaitForNotification(limited)
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
