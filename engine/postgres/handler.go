@@ -55,15 +55,11 @@ func (h *HandlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	if word := endsTransaction(sql); word != "" {
 		return nil, fmt.Errorf("a handler must not run %s: the transaction is its round's", word)
 	}
-<<<<<<< HEAD
-	rows, err := h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...)
+	rows, err := h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...) //nolint:sqlclosecheck // the caller closes them
 	if err == nil {
 		h.open = rows
 	}
 	return rows, err
-=======
-	return h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...) //nolint:sqlclosecheck // the caller closes them
->>>>>>> w-rounds
 }
 
 // QueryRow runs a statement that returns at most one row.
