@@ -151,7 +151,7 @@ func TestQuarantineKeepsNothingOfAFailedHandler(t *testing.T) {
 			return nil, nil
 		}, `rule: the rule is handler "own", which hid the error of a statement`},
 		"open result": {func(ctx context.Context, tx *engine.HandlerTx) ([]string, error) {
-			_, err := tx.Query(ctx, `SELECT generate_series(1, 100000)`)
+			_, err := tx.Query(ctx, `SELECT generate_series(1, 100000)`) //nolint:sqlclosecheck // that is the mistake
 			return nil, err
 		}, `rule: the rule is handler "own", which left a result open`},
 		"panic over an open result": {func(ctx context.Context, tx *engine.HandlerTx) ([]string, error) {

@@ -55,7 +55,7 @@ func (h *HandlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	if word := endsTransaction(sql); word != "" {
 		return nil, fmt.Errorf("a handler must not run %s: the transaction is its round's", word)
 	}
-	rows, err := h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...) //nolint:sqlclosecheck // the caller closes them
+	rows, err := h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...)
 	if err == nil {
 		h.open = rows
 	}

@@ -63,7 +63,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
+	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}, oneStatement: pgx.QueryExecModeDescribeExec}}
 	i.conn, err = connectToLook(ctx, o.URL)
 	if err != nil && o.AdminURL != o.URL {
 		because := err

@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -144,13 +145,13 @@ func (tx *Tx) readOne(ctx context.Context, seq int64) error {
 	snapshot := tx.snapshot
 	switch {
 	case !found:
-		return fmt.Errorf("the consumer has no cursor: its events are dropped, or follow a rename")
+		return errors.New("the consumer has no cursor: its events are dropped, or follow a rename")
 	case snapshot.Reading() == round.Unfinalized:
 		return fmt.Errorf("the database is %s, and the cursors follow %s: finalize the restore first", snapshot.Current, snapshot.Stored)
 	case snapshot.Cursor < seq:
 		return fmt.Errorf("the cursor is at %d, so a round will decide the event: drop it here", snapshot.Cursor)
 	case len(snapshot.Events) == 0:
-		return fmt.Errorf("the log does not hold the event any more, so nobody can decide it: drop it")
+		return errors.New("the log does not hold the event any more, so nobody can decide it: drop it")
 	}
 	tx.epoch = snapshot.Epoch
 	return nil
