@@ -137,6 +137,30 @@ func TestQuarantineRetryRefusals(t *testing.T) {
 	}
 }
 
+// A round sets aside the event that it knows as the suspect and no other, also when another one fails there: another
+// worker may have moved the cursor meanwhile.
+func TestQuarantineOnlyOfTheSuspect(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push", recipients: brittle, extra: aside}
+	db := breakable(t, push)
+	e := open(t, configure(t, db, push))
+	ensure(t, e)
+	db.Append(t, 4)
+	db.Exec(t, `INSERT INTO public.broken VALUES (1), (2)`)
+	for _, suspect := range []int64{2, 4, 9} {
+		if o := e.Suspect(t.Context(), "push", suspect); o.End.Name != "failed" || o.Blamed.First != 1 || o.Blamed.Last != 1 {
+			t.Errorf("a round over event 1 with the suspect %d ended %s and blames %v, want it failed and event 1 blamed", suspect, o.End.Name, o.Blamed)
+		}
+	}
+	if at := cursorOf(t, db, "push"); at != 0 || len(quarantine(t, e)) != 0 {
+		t.Errorf("cursor %d, quarantine %q; want 0 and nothing", at, quarantine(t, e))
+	}
+	if o := e.Suspect(t.Context(), "push", 1); o.End.Name != "quarantined" || cursorOf(t, db, "push") != 1 {
+		t.Errorf("a round over its suspect ended %s (%v)", o.End.Name, o.Err)
+	}
+	wantJobs(t, db, "push")
+}
+
 // The role of the application can take nothing out of the quarantine past the audit.
 func TestQuarantineKeepsTheAudit(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,11 @@ func TestHuntFindsTheEvent(t *testing.T) {
 		rounds []Outcome
 		want   []string
 	}{
-		"by halves": {2, []Outcome{blamed(0, 1, 8), blamed(0, 1, 8), passed(1, 4), blamed(4, 5, 8), blamed(4, 5, 6), blamed(4, 5, 5)},
-			[]string{"8 0 wait", "4 0 again", "4 0 wait", "2 0 again", "1 0 again", "1 5 again"}},
+		"by halves": {
+			2,
+			[]Outcome{blamed(0, 1, 8), blamed(0, 1, 8), passed(1, 4), blamed(4, 5, 8), blamed(4, 5, 6), blamed(4, 5, 5)},
+			[]string{"8 0 wait", "4 0 again", "4 0 wait", "2 0 again", "1 0 again", "1 5 again"},
+		},
 		"alone from the start":        {2, []Outcome{blamed(0, 1, 1), blamed(0, 1, 1)}, []string{"8 0 wait", "1 1 again"}},
 		"never":                       {0, []Outcome{blamed(0, 1, 1), blamed(0, 1, 1), blamed(0, 1, 1)}, []string{"8 0 wait", "8 0 wait", "8 0 wait"}},
 		"another failure between":     {2, []Outcome{blamed(0, 1, 1), {End: failure}, blamed(0, 1, 1)}, []string{"8 0 wait", "8 0 wait", "8 0 wait"}},
