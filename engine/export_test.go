@@ -10,6 +10,7 @@ import (
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/problem"
+	"example.com/bothy/engine/round"
 )
 
 // Ensure creates the cursors.
@@ -65,3 +66,15 @@ func (e *Engine) LookAtSchema(ctx context.Context) { e.lookAtSchema(ctx) }
 
 // Reasons are why the engine is not ready.
 func (e *Engine) Reasons() []string { return words(e.health.reasons()) }
+
+// Suspect runs one round of a consumer that may set one event aside.
+func (e *Engine) Suspect(ctx context.Context, name string, seq int64) Outcome {
+	e.fix()
+	for _, c := range Consumers(e.config) {
+		if c.Name == name {
+			c.Batch, c.Suspect = 1, round.Suspect{Seq: seq, Attempts: 2}
+			return notifying{e}.Round(ctx, c)
+		}
+	}
+	return Outcome{}
+}

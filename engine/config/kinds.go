@@ -28,6 +28,8 @@ func Kinds() []problem.Kind {
 		refusal("bad-url", "The connection to a database can be read neither as a URL nor as key=value pairs, or one of its parameters cannot be what it is. Its text is never shown: it may hold a password."),
 		hint("covered-pattern", "A pattern on the event type takes nothing that another pattern of the consumer does not take: one of the two may be a mistake."),
 		refusal("duplicate-name", "Two consumers have one name. Both would move one cursor, and each would lose the events that the other took."),
+		refusal("idle-after", "A number of failures is given that nothing waits for: only a consumer with on_failure: quarantine sets an event aside after it."),
+		hint("idle-policy", "A consumer would set aside events that its rule fails on, and its rule fails on none: only a query or a handler can."),
 		refusal("late-alert", "A consumer would count as late only after its events are dropped. pending_alert_after is strictly below sync.event_retention, so that there is time to help."),
 		hint("literal-pattern", "A pattern on the event type holds a character that is a pattern elsewhere and stands for itself here."),
 		hint("odd-parameter", "The connection to a database has a parameter that neither the driver nor PostgreSQL is known to take, and that is a slip away from one they take. The server refuses a connection that asks for a parameter it does not know."),

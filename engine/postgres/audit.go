@@ -24,6 +24,13 @@ const (
 	ConsumerRenamed Action = "consumer.renamed" // its cursor was given the name To, at LastSeq
 	ConsumerRetired Action = "consumer.retired" // its cursor, at LastSeq, was removed
 	ConsumerLost    Action = "consumer.lost"    // it skipped the events First to Last, which retention had removed
+	ConsumerSkipped Action = "consumer.skipped" // its cursor was moved over a hole, from First to Last
+)
+
+// The actions on events that a consumer has set aside. The subject is the name of the consumer.
+const (
+	QuarantineRetried Action = "quarantine.retried" // it was decided again, and has its jobs
+	QuarantineDropped Action = "quarantine.dropped" // it was given up
 )
 
 // Deed is one row of the audit about a consumer.
@@ -38,12 +45,14 @@ type Deed struct {
 // DeedDetails are what else is written of a deed. What does not belong to its action is left out.
 type DeedDetails struct {
 	LastSeq *int64 `json:"last_seq,omitempty"` // where the cursor stood; nil when there was none
-	First   *int64 `json:"first,omitempty"`    // the first event that was lost
-	Last    *int64 `json:"last,omitempty"`     // the last one
+	First   int64  `json:"first,omitempty"`    // the first number that was lost or skipped
+	Last    int64  `json:"last,omitempty"`     // and the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
 	To      string `json:"to,omitempty"`       // the new name
-	Reason  string `json:"reason,omitempty"`   // as the person gave it
-	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
+	// Quarantined is how many events were given up with the cursor that was removed.
+	Quarantined int64  `json:"quarantined,omitempty"`
+	Reason      string `json:"reason,omitempty"` // as the person gave it
+	By          string `json:"by,omitempty"`     // the account of the operating system that ran the command
 }
 
 // String says what was done, as the rest of a sentence that begins with the consumer.
@@ -58,6 +67,8 @@ func (d Deed) String() string {
 		return "was retired " + on + ": " + printable(d.Details.Reason)
 	case ConsumerLost:
 		return "lost events to retention " + on
+	case ConsumerSkipped:
+		return fmt.Sprintf("was moved over the numbers %d to %d %s: %s", d.Details.First, d.Details.Last, on, printable(d.Details.Reason))
 	default:
 		return string(d.Action) + " " + on
 	}
