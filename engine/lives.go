@@ -11,6 +11,7 @@ type life struct {
 	former  []span          // earlier names, oldest first
 	lost    []postgres.Deed // the losses to retention
 	skipped []postgres.Deed // the holes that an operator moved it over
+	dropped []int64         // the events that were set aside and then given up
 }
 
 // span is a name that a consumer had until it had passed the number through.
@@ -43,7 +44,11 @@ func lives(deeds []postgres.Deed) map[string]life {
 			l := all[d.Subject]
 			l.skipped = append(l.skipped, d)
 			all[d.Subject] = l
-		case postgres.QuarantineRetried, postgres.QuarantineDropped: // these are about one event
+		case postgres.QuarantineDropped:
+			l := all[d.Subject]
+			l.dropped = append(l.dropped, d.Details.Seq)
+			all[d.Subject] = l
+		case postgres.QuarantineRetried: // it has its jobs
 		}
 	}
 	return all

@@ -49,6 +49,7 @@ type DeedDetails struct {
 	Last    int64  `json:"last,omitempty"`     // and the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
 	To      string `json:"to,omitempty"`       // the new name
+	Seq     int64  `json:"seq,omitempty"`      // the event that was retried or dropped
 	// Quarantined is how many events were given up with the cursor that was removed.
 	Quarantined int64  `json:"quarantined,omitempty"`
 	Reason      string `json:"reason,omitempty"` // as the person gave it
@@ -74,10 +75,10 @@ func (d Deed) String() string {
 	}
 }
 
-// LastDeed is the newest deed done to a consumer of that name, or the zero value.
+// LastDeed is the newest deed done to the cursor of a consumer of that name, or the zero value.
 func LastDeed(deeds []Deed, name string) (last Deed) {
 	for _, d := range deeds {
-		if d.Subject == name {
+		if d.Subject == name && d.Action != QuarantineDropped {
 			last = d
 		}
 	}
@@ -117,10 +118,10 @@ func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, s
 	return seq, failed("append to the audit", err)
 }
 
-// consumerDeeds are all deeds about consumers, in their order.
+// consumerDeeds are all deeds about consumers and about the events that they gave up, in their order.
 func consumerDeeds(ctx context.Context, conn Querier, schema string) ([]Deed, error) {
 	rows, err := conn.Query(ctx, `SELECT seq, at, action, subject, details FROM `+quote(schema)+`.audit_events
-WHERE action LIKE 'consumer.%' ORDER BY seq`)
+WHERE action LIKE 'consumer.%' OR action = 'quarantine.dropped' ORDER BY seq`)
 	if err != nil {
 		return nil, failed("read the audit", err)
 	}
