@@ -69,7 +69,7 @@ func (e *Engine) measure() error {
 	}
 	o := telemetry.Options{
 		Version: version(), Ends: consumer.Vocabulary().Ends, Readers: e.options.readers, Digest: digest,
-		Passed: []string{"locked", "stopped"}, Succeeds: []string{"processed", "lost", "idle"}, Works: []string{"processed", "lost", "failed"},
+		Passed: []string{"locked", "stopped"}, Succeeds: []string{"processed", "lost", "idle"}, Works: []string{"processed", "lost", "quarantined", "failed"},
 		Fresh: e.fresh(), HeadroomWanted: e.headroomWanted(),
 		Ready: func() []string { return words(e.health.reasons()) }, Reasons: words(api.Reasons()),
 	}
@@ -207,9 +207,9 @@ func (e *Engine) look(ctx context.Context) error {
 	}
 	after := time.Now()
 	e.outage.ends(ctx)
-	seen := telemetry.Observation{Head: o.Head, Headroom: o.Headroom, Drift: o.At.Sub(before.Add(after.Sub(before) / 2))}
+	seen := telemetry.Observation{Head: o.Head, Headroom: o.Headroom, Held: o.Held, Drift: o.At.Sub(before.Add(after.Sub(before) / 2))}
 	for _, c := range o.Consumers {
-		seen.Standings = append(seen.Standings, telemetry.Standing{Name: c.Name, Lag: c.Lag(), PendingAge: c.PendingAge})
+		seen.Standings = append(seen.Standings, telemetry.Standing{Name: c.Name, Lag: c.Lag(), PendingAge: c.PendingAge, Aside: c.Aside})
 	}
 	e.signals.Observed(seen)
 	e.health.set(func(h *health) {
