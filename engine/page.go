@@ -127,11 +127,8 @@ func (e *Engine) lookAtOldest(ctx context.Context) {
 	e.known.oldest = oldest
 }
 
-// ended takes note of a round. An end that says nothing of the consumer is passed over.
+// ended takes note of a round. One that ends in a way that says nothing of the consumer is no recovery either.
 func (k *known) ended(name string, o consumer.Outcome) {
-	if o.End.Edge == machine.Unchanged {
-		return
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.rounds[name]
@@ -141,7 +138,7 @@ func (k *known) ended(name string, o consumer.Outcome) {
 	}
 	r.end, r.at = o.End.Name, time.Now()
 	switch {
-	case o.End.Failure == "" && r.failure != nil && !r.failure.Over:
+	case o.End.Failure == "" && o.End.Edge != machine.Unchanged && r.failure != nil && !r.failure.Over:
 		over := *r.failure
 		over.Over = true
 		r.failure = &over

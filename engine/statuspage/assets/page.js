@@ -17,7 +17,7 @@ const states = {
   failing: ['!', 'failing'], new: ['+', 'no cursor yet'], undeclared: ['\u2013', 'not declared'], unknown: ['?', 'not known'],
 };
 const identities = {
-  same: 'the database that the cursors follow', restored: 'restored or promoted, not finalized', unknown: 'not known',
+  same: 'Unchanged', restored: 'Restored, not finalized', unknown: 'Not known',
 };
 
 // --- words ---
@@ -140,7 +140,7 @@ function trail(card, c) {
   const now = c.end && $('wide').content.querySelector(`[data-end="${CSS.escape(c.end)}"]`);
   const way = now ? now.dataset.path.split(' ').filter(Boolean) : [];
   const when = c.ended_at ? `, ${ago(c.ended_at)}` : '';
-  const before = c.end ? (way.length ? `${way.join(' \u203a ')} \u203a ` : 'any step \u203a ') : 'no round known in this process';
+  const before = c.end ? `Newest round: ${way.length ? way.join(' \u203a ') : 'any step'} \u203a ` : 'No round is known in this process';
   if (node.dataset.before !== before || node.dataset.end !== (c.end || '')) {
     node.dataset.before = before;
     node.dataset.end = c.end || '';
@@ -187,7 +187,7 @@ function drawConsumer(c) {
   say(card.querySelector('.kind'), c.kind);
   say(card.querySelector('.lag'), lag);
   say(card.querySelector('.age'), age);
-  const failure = card.querySelector('.failure');
+  const failure = card.querySelector('.trouble');
   shown(failure, failureText(c.failure));
   failure.classList.toggle('open', Boolean(c.failure && !c.failure.over));
   curve(card, c);
@@ -203,8 +203,8 @@ function drawLog() {
   say($('headroom'), known(log.headroom));
   say($('headroom-wanted'), `events; more is made below ${number.format(log.headroom_wanted)}`);
   say($('oldest'), log.oldest_seconds === null ? (log.head === 0 ? 'no events yet' : '-') : span(log.oldest_seconds));
-  const held = log.retention_policy === 'hold' ? 'kept until read' : 'dropped with their partition when older';
-  say($('retention'), `of ${span(log.retention_seconds)}; ${held}${log.oldest_seq ? `; first number ${number.format(log.oldest_seq)}` : ''}`);
+  const held = log.retention_policy === 'hold' ? ', and until read' : '';
+  say($('retention'), `kept for ${span(log.retention_seconds)}${held}${log.oldest_seq ? `; number ${number.format(log.oldest_seq)}` : ''}`);
   const part = log.oldest_seconds === null ? 0 : Math.min(100, log.oldest_seconds / log.retention_seconds * 100);
   set($('retained'), 'width', part > 0 ? `${Math.max(part, 1.5).toFixed(1)}%` : '0');
   say($('identity'), identities[identity.state] || identity.state);
