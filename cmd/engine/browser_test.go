@@ -166,7 +166,7 @@ func screens(t *testing.T, p *tab) {
 	t.Helper()
 	take := func(name string) {
 		if *pictures != "" {
-			p.picture(filepath.Join(*pictures, name+".png"), true)
+			p.picture(filepath.Join(*pictures, name+".png"), !strings.HasPrefix(name, "phone"))
 		}
 	}
 	light := p.eval(`getComputedStyle(document.body).backgroundColor`)
@@ -187,7 +187,10 @@ func screens(t *testing.T, p *tab) {
 		if got := p.eval(`[...document.querySelectorAll('main svg, article')].filter(n => n.getBoundingClientRect().right > 361).length`); got != "0" {
 			t.Errorf("on a phone, %s parts of the page stick out", got)
 		}
+		p.eval(`scrollTo(0, 0)`)
 		take("phone-" + scheme)
+		p.eval(`document.getElementById('consumer-push').scrollIntoView()`)
+		take("phone-card-" + scheme)
 	}
 	p.screen(1280, 900, "light")
 }
