@@ -16,7 +16,7 @@ import (
 //	g.state[data-state]               a state
 //	g.end.commit|rollback|failure     an end: data-end is its name, data-path the states of every way to it
 //	g.any                             what may happen to any step
-//	path[data-from][data-to]          an arrow
+//	path[data-from][data-to]          an arrow between states; `end NAME` is an end, and `any step` what may happen to any
 //
 // so that the page can mark the way that was taken.
 type Small struct {
@@ -37,6 +37,17 @@ type cell struct{ step, lane int }
 
 // anyNode is the node of what may happen to any step. No name of a table has a blank.
 const anyNode = "any step"
+
+// endNode is the node of an end, which may be called like a state.
+func endNode(end string) string { return "end " + end }
+
+// target is the node that an arrow leads to.
+func target(a machine.Arrow) string {
+	if a.Target.End {
+		return endNode(a.Target.Name)
+	}
+	return a.Target.Name
+}
 
 // compact is the layout of a small picture.
 type compact struct {
@@ -107,10 +118,10 @@ func (c *compact) ends() {
 		case only:
 			where := c.at[source]
 			where.step++
-			c.place(row.End.Name, c.free(where))
+			c.place(endNode(row.End.Name), c.free(where))
 		default:
-			c.place(row.End.Name, c.free(c.at[source]))
-			c.hangs = append(c.hangs, row.End.Name)
+			c.place(endNode(row.End.Name), c.free(c.at[source]))
+			c.hangs = append(c.hangs, endNode(row.End.Name))
 		}
 	}
 	where := cell{last, 0}
@@ -120,7 +131,7 @@ func (c *compact) ends() {
 	c.place(anyNode, where)
 	for _, row := range c.table.Ends {
 		if c.anywhere(row.End.Name) {
-			c.place(row.End.Name, c.free(cell{last + 1, where.lane}))
+			c.place(endNode(row.End.Name), c.free(cell{last + 1, where.lane}))
 		}
 	}
 }
@@ -188,18 +199,21 @@ func (c *compact) avoids(end, without string) bool {
 }
 
 // label is what stands in a node. A sign says what the colour of an end says.
-func (c *compact) label(name string) string {
+func (c *compact) label(node string) string {
 	for _, row := range c.table.Ends {
-		if row.End.Name == name {
-			switch look(row.End) {
-			case "commit":
-				return "\u2713 " + name
-			case "failure":
-				return "! " + name
-			}
+		if endNode(row.End.Name) != node {
+			continue
+		}
+		switch look(row.End) {
+		case "commit":
+			return "\u2713 " + row.End.Name
+		case "failure":
+			return "! " + row.End.Name
+		default:
+			return row.End.Name
 		}
 	}
-	return name
+	return node
 }
 
 // describe says an end in words.

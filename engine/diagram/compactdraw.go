@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"example.com/bothy/engine/machine"
 )
 
 // The measures of a small picture, in pixels for letters of 11.
@@ -50,8 +51,8 @@ func (c *compact) draw(tall bool) string {
 	}
 	v.node(anyNode, `class="any"`, "what may happen to any step")
 	for _, row := range c.table.Ends {
-		if _, placed := c.at[row.End.Name]; placed {
-			v.node(row.End.Name, fmt.Sprintf(`class="end %s" data-end=%q data-path=%s`, look(row.End), row.End.Name, attribute(c.certain(row.End.Name))), describe(row.End))
+		if _, placed := c.at[endNode(row.End.Name)]; placed {
+			v.node(endNode(row.End.Name), fmt.Sprintf(`class="end %s" data-end=%q data-path=%s`, look(row.End), row.End.Name, attribute(c.certain(row.End.Name))), describe(row.End))
 		}
 	}
 	v.b.WriteString("</svg>\n")
@@ -60,7 +61,7 @@ func (c *compact) draw(tall bool) string {
 
 // wide is how much room the label of a node takes.
 func (v *canvas) wide(name string) int {
-	return smallLetter*utf8.RuneCountInString(v.label(name)) + smallPad
+	return smallLetter*len([]rune(v.label(name))) + smallPad
 }
 
 // size is how much room a node takes along and across.
@@ -136,9 +137,10 @@ func (v *canvas) node(name, attributes, title string) {
 // arrows draws every line once, however many answers lead the same way.
 func (v *canvas) arrows() {
 	drawn := map[[2]string]bool{}
-	draw := func(from, to string) {
+	draw := func(from string, a machine.Arrow) {
+		to := target(a)
 		_, placed := v.at[to]
-		if drawn[[2]string{from, to}] || !placed || from != anyNode && v.anywhere(to) {
+		if drawn[[2]string{from, to}] || !placed || from != anyNode && a.Target.End && v.anywhere(a.Target.Name) {
 			return // what may happen to any step is drawn once for all of them
 		}
 		drawn[[2]string{from, to}] = true
@@ -146,11 +148,11 @@ func (v *canvas) arrows() {
 	}
 	for _, s := range v.table.States {
 		for _, a := range s.Answers {
-			draw(s.Name.Text, a.Target.Name)
+			draw(s.Name.Text, a)
 		}
 	}
 	for _, a := range v.table.Anywhere {
-		draw(anyNode, a.Target.Name)
+		draw(anyNode, a)
 	}
 }
 

@@ -127,8 +127,8 @@ function machine(card, c) {
   }
   for (const p of box.querySelectorAll('path')) {
     const [a, b] = [p.dataset.from, p.dataset.to];
-    const next = b === c.end || way.includes(b);
-    p.classList.toggle('way', Boolean(now) && (way.includes(a) || (a === 'any step' && b === c.end)) && next);
+    const last = b === `end ${c.end}`;
+    p.classList.toggle('way', Boolean(now) && (way.includes(a) || (a === 'any step' && last)) && (last || way.includes(b)));
   }
   set(box.querySelector('svg'), 'aria-label', c.end
     ? `State machine of ${c.name}. The newest round ${way.length ? `passed ${way.join(', ')} and ` : ''}ended ${c.end}.`
