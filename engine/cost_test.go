@@ -41,12 +41,19 @@ func (t *trips) take() []string {
 }
 
 func (t *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	// River's workers are told after the round, by another connection
-	if !strings.Contains(d.SQL, "PGNotifyMany") {
+	if !tellsWorkers(d.SQL) {
 		t.note(strings.Fields(d.SQL)[0])
 	}
 	return ctx
 }
+
+// tellsWorkers is the statement that tells River's workers of new jobs. It comes after a round, when the notifier
+// gets to it, so that it can also be seen during the next one; and so can its first preparation.
+func tellsWorkers(sql string) bool { return strings.Contains(sql, "PGNotifyMany") }
+
+// preparedKey carries the statement from the start of its preparation to the end.
+type preparedKey struct{}
+
 func (t *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func (t *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
@@ -66,12 +73,12 @@ func (t *trips) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.Trace
 }
 func (t *trips) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {}
 
-func (t *trips) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePrepareStartData) context.Context {
-	return ctx
+func (t *trips) TracePrepareStart(ctx context.Context, _ *pgx.Conn, d pgx.TracePrepareStartData) context.Context {
+	return context.WithValue(ctx, preparedKey{}, d.SQL)
 }
 
-func (t *trips) TracePrepareEnd(_ context.Context, _ *pgx.Conn, d pgx.TracePrepareEndData) {
-	if !d.AlreadyPrepared {
+func (t *trips) TracePrepareEnd(ctx context.Context, _ *pgx.Conn, d pgx.TracePrepareEndData) {
+	if sql, _ := ctx.Value(preparedKey{}).(string); !d.AlreadyPrepared && !tellsWorkers(sql) {
 		t.note("PREPARE")
 	}
 }

@@ -107,9 +107,12 @@ type DoctorOptions struct {
 const (
 	doctorTimeout = 30 * time.Second
 	doctorChunk   = 50_000
-	// smallChunk is compared when doctorChunk took too long, by looking up each event's jobs.
+	// smallChunk is compared when doctorChunk took too long.
 	smallChunk = 500
-	jobsChunk  = 50_000 // rows of River's table
+	// manyJobs of one consumer are not all read for a small chunk: each event's jobs are looked up instead. For fewer, an
+	// index whose newest entries are not sorted in yet costs more than reading them.
+	manyJobs  = 500_000
+	jobsChunk = 50_000 // rows of River's table
 )
 
 // Doctor compares the log, the cursors and the jobs of a database, and explains what it finds. It changes
@@ -145,7 +148,7 @@ func Doctor(ctx context.Context, cfg *config.Config, o DoctorOptions) (Diagnosis
 	defer store.Close()
 	x := examining{
 		x: store.Examiner(cfg.Jobs.Schema), o: o, consumers: consumers, declared: cfg.Names(), guarded: cfg.Database.Guarded(),
-		kinds: map[string][]string{}, byTag: map[string]Span{}, found: map[findingKey]*Finding{}, checkups: map[string]*Checkup{},
+		kinds: map[string][]string{}, byTag: map[string]Span{}, counts: map[string]int64{}, found: map[findingKey]*Finding{}, checkups: map[string]*Checkup{},
 	}
 	err = postgres.CheckSchema(ctx, store.Pool(), cfg.Database.Schema, cfg.Jobs.Schema)
 	if gone, ok := errors.AsType[*postgres.MissingRowError](err); ok {
@@ -186,6 +189,7 @@ type examining struct {
 	lives    map[string]life
 	kinds    map[string][]string // of the jobs there are, by tag
 	byTag    map[string]Span     // the numbers of the jobs of the present epoch, by tag
+	counts   map[string]int64    // how many there are
 	broken   []string            // consumers whose rule cannot be run
 	found    map[findingKey]*Finding
 	order    []findingKey

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/enginetest"
@@ -172,7 +173,7 @@ func TestDoctorKnowsWhatWasDue(t *testing.T) {
 	}
 }
 
-// What takes too long at once is compared in small parts, by the number of each event, with the same result.
+// What takes too long at once is compared in small parts, with the same result.
 func TestDoctorComparesLessAtATime(t *testing.T) {
 	t.Parallel()
 	// for more events at a time than public.patience says, it would sleep for minutes
@@ -185,7 +186,7 @@ func TestDoctorComparesLessAtATime(t *testing.T) {
 	}
 	db.Exec(t, copyJob+`WHERE args @> '{"seq": 700}'`)
 	var steps []string
-	o := engine.DoctorOptions{Timeout: 3 * time.Second, Progress: func(done, total int64) { steps = append(steps, fmt.Sprintf("%d/%d", done, total)) }}
+	o := engine.DoctorOptions{Timeout: 5 * time.Second, Progress: func(done, total int64) { steps = append(steps, fmt.Sprintf("%d/%d", done, total)) }}
 	d := treat(t, e, o)
 	if diff := cmp.Diff([]string{"!job_doubled push 1"}, findings(d)); diff != "" {
 		t.Errorf("findings (-want +got):\n%s%+v", diff, d)
@@ -197,9 +198,35 @@ func TestDoctorComparesLessAtATime(t *testing.T) {
 		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 	db.Exec(t, `UPDATE public.patience SET n = 10`)
-	o.Timeout = 300 * time.Millisecond
+	o.Timeout = 2 * time.Second
 	if got := findings(treat(t, e, o)); !slices.Equal(got, []string{"!rule_fails push 500"}) {
 		t.Errorf("a rule that is too slow for anything: %v", got)
+	}
+}
+
+// Looking up the jobs of each event finds what reading all jobs finds.
+func TestExaminerByNumber(t *testing.T) {
+	t.Parallel()
+	e, db := prepared(t, entry{name: "push", batch: 100})
+	db.Append(t, 30)
+	wantRound(t, e, "push", "processed")
+	db.Exec(t, copyJob+`WHERE args @> '{"seq": 3}'`)
+	db.Exec(t, `DELETE FROM public.river_job WHERE args @> '{"seq": 7, "recipient": "sam"}'`)
+	db.Exec(t, `DELETE FROM bothy.event_log WHERE seq = 9`)
+	consumer := engine.Consumers(e.Config())[0]
+	stretch := postgres.Stretch{Span: engine.Span{First: 2, Last: 20}, Tag: "push", Kinds: []string{"test.push"}}
+	want, err := e.Store().Examiner("public").Compare(t.Context(), consumer, stretch)
+	if err != nil || len(want.Kinds) != 3 {
+		t.Fatalf("%+v, %v: want three kinds of differences", want, err)
+	}
+	stretch.ByNumber = true
+	got, err := e.Store().Examiner("public").Compare(t.Context(), consumer, stretch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sorted := cmpopts.SortSlices(func(a, b postgres.Difference) bool { return a.Mismatch < b.Mismatch })
+	if diff := cmp.Diff(want, got, sorted); diff != "" {
+		t.Errorf("by number (-all jobs +by number):\n%s", diff)
 	}
 }
 

@@ -160,6 +160,9 @@ func (e *Engine) storeOptions() postgres.Options {
 		URL: database.URL.Reveal(), Schema: database.Schema, MaxConns: connections,
 		StatementTimeout: database.StatementTimeout, LockTimeout: database.LockTimeout, IdleInTxTimeout: database.IdleInTxTimeout,
 		RestoreGuard: database.Guarded(), Handlers: e.handlers, Tracer: e.options.tracer, ReplyMargin: e.options.margin,
+		Frozen: func(sessions int) {
+			e.options.logger.Warn("sessions of an engine ended that was frozen in a round", "sessions", sessions)
+		},
 	}
 }
 

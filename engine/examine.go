@@ -97,6 +97,7 @@ func (x *examining) countJobs(ctx context.Context) error {
 			g.Seqs = Span{First: min(have.First, g.Seqs.First), Last: max(have.Last, g.Seqs.Last)}
 		}
 		x.byTag[g.Tag] = g.Seqs
+		x.counts[g.Tag] += g.Count
 	}
 	return nil
 }
@@ -195,10 +196,10 @@ func (x *examining) stretches(c round.Consumer, span Span) (all []postgres.Stret
 // compare compares one stretch, in smaller parts when it takes too long.
 func (x *examining) compare(ctx context.Context, c round.Consumer, st postgres.Stretch) error {
 	d, err := x.x.Compare(ctx, c, st)
-	if postgres.TookTooLong(err) && !st.ByNumber {
-		for from := st.First; from <= st.Last && err != nil; from += smallChunk {
+	if postgres.TookTooLong(err) && st.Last-st.First >= smallChunk {
+		for from := st.First; from <= st.Last; from += smallChunk {
 			part := st
-			part.Span, part.ByNumber = Span{First: from, Last: min(st.Last, from+smallChunk-1)}, true
+			part.Span, part.ByNumber = Span{First: from, Last: min(st.Last, from+smallChunk-1)}, x.counts[st.Tag] > manyJobs
 			if partErr := x.compare(ctx, c, part); partErr != nil {
 				return partErr
 			}

@@ -4,7 +4,15 @@
 
 -- What make_partitions was told last, so that an append makes partitions of the same size; and how long events
 -- are kept at least, which nobody but the owner can shorten.
+--
+-- Every session knows the partitions of the numbers below settled. A session that reads the list of partitions at
+-- the moment in which another one is attached can miss that one and, since it took note of the news while it was
+-- reading, go on missing it until the next news of the log. So a new bound waits to be settled: settle_at is the
+-- transaction that all of those who may have been reading come before, and told says that news was sent since.
 ALTER TABLE {{schema}}.event_seq ADD COLUMN partition_size bigint,
+    ADD COLUMN settled bigint NOT NULL DEFAULT 1,
+    ADD COLUMN settle_at xid8,
+    ADD COLUMN told boolean NOT NULL DEFAULT false,
     ADD COLUMN retention interval NOT NULL DEFAULT '720:00:00' CHECK (retention >= interval '1 hour');
 
 -- Since when partitions are kept beyond their time for consumers that have still to read them, and when that was
@@ -17,6 +25,13 @@ CREATE TABLE {{schema}}.event_log_hold (
 
 INSERT INTO {{schema}}.event_log_hold DEFAULT VALUES;
 
+-- Sends every session news of the log, this one included, after which each reads the list of its partitions anew.
+CREATE FUNCTION {{schema}}.tell_partitions() RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $bothy$
+    -- Sets what is set already: the mildest change that PostgreSQL tells all others of.
+    ALTER TABLE ONLY {{schema}}.event_log ALTER COLUMN seq SET STATISTICS -1
+$bothy$;
+
 -- Makes one partition. It is made apart and then attached: creating it in place would lock out every reader
 -- and producer.
 CREATE FUNCTION {{schema}}.make_partition(first bigint, after bigint) RETURNS void
@@ -27,6 +42,37 @@ BEGIN
     EXECUTE format('CREATE TABLE %s.%I (LIKE %s.event_log INCLUDING ALL)', {{schema_literal}}, child, {{schema_literal}});
     EXECUTE format('ALTER TABLE %s.event_log ATTACH PARTITION %s.%I FOR VALUES FROM (%s) TO (%s)',
         {{schema_literal}}, {{schema_literal}}, child, first, after);
+END
+$bothy$;
+
+-- Writes that the numbers below bound have partitions, and settles them, one step at each call: the news is sent
+-- once everybody is gone who may have missed a partition, and believed to be known in a transaction after that
+-- one. The caller holds the lock on the log. A producer that is numbering holds the counter row and may want that
+-- lock: one of the two must not wait for long, so this one gives up.
+CREATE FUNCTION {{schema}}.raise_bound(bound bigint, size bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $bothy$
+DECLARE
+    state record;
+BEGIN
+    SELECT c.upper_bound <> bound OR c.partition_size IS DISTINCT FROM size AS moves, c.settled < c.upper_bound AS unsettled,
+           c.told, c.settle_at, pg_current_snapshot() AS running
+    INTO state FROM {{schema}}.event_seq c WHERE c.one;
+    IF state.moves THEN
+        UPDATE {{schema}}.event_seq c SET partition_size = size, upper_bound = bound, settle_at = NULL, told = false WHERE c.one;
+    ELSIF NOT state.unsettled OR current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN;
+    ELSIF state.told THEN
+        UPDATE {{schema}}.event_seq c SET settled = bound, settle_at = NULL, told = false WHERE c.one AND c.told;
+    ELSIF state.settle_at IS NULL THEN
+        UPDATE {{schema}}.event_seq c SET settle_at = pg_snapshot_xmax(state.running) WHERE c.one;
+    ELSIF pg_snapshot_xmin(state.running) >= state.settle_at THEN
+        UPDATE {{schema}}.event_seq c SET told = true WHERE c.one AND c.settle_at = state.settle_at;
+        IF FOUND THEN
+            PERFORM {{schema}}.tell_partitions();
+        END IF;
+    END IF;
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
 END
 $bothy$;
 
@@ -63,17 +109,9 @@ BEGIN
     END LOOP;
     -- A new bound must not become visible together with its partitions: for a moment after a commit another
     -- session can read the bound and not know the partitions. So the run that finds nothing to make writes it,
-    -- and until then make_room finds out. (A log that never had an event has no such sessions.) A producer that is numbering holds the counter row and may want the
-    -- lock on the log that this run holds: one of the two must not wait for long.
+    -- and until then make_room finds out. (A log that never had an event has no such sessions.)
     IF made = 0 OR next_seq = 1 THEN
-        BEGIN
-            PERFORM set_config('lock_timeout', '100ms', true);
-            UPDATE {{schema}}.event_seq c SET upper_bound = start WHERE c.one AND c.upper_bound <> start;
-            UPDATE {{schema}}.event_seq c SET partition_size = make_partitions.size
-            WHERE c.one AND c.partition_size IS DISTINCT FROM make_partitions.size;
-        EXCEPTION WHEN lock_not_available THEN
-            NULL;
-        END;
+        PERFORM {{schema}}.raise_bound(start, size);
     END IF;
     RETURN made;
 END
@@ -98,7 +136,7 @@ BEGIN
     SELECT p.after, coalesce(c.partition_size, p.after - p.first) INTO reach, size
     FROM {{schema}}.event_seq c, {{schema}}.event_log_partitions() p WHERE c.one ORDER BY p.after DESC LIMIT 1;
     IF last < reach THEN
-        UPDATE {{schema}}.event_seq c SET upper_bound = reach WHERE c.one;
+        UPDATE {{schema}}.event_seq c SET upper_bound = reach, settle_at = NULL, told = false WHERE c.one;
         RETURN;
     END IF;
     IF reach IS NULL THEN
@@ -132,6 +170,43 @@ BEGIN
 END
 $bothy$;
 
+-- Moves what transaction own staged, from ord on, into the log; the first gets the number after before.
+CREATE FUNCTION {{schema}}.move_staged(own xid8, ord bigint, before bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $bothy$
+BEGIN
+    WITH moved AS (
+        DELETE FROM {{schema}}.event_stage s WHERE s.xid = own AND s.ord >= move_staged.ord
+        RETURNING s.ord, s.id, s.type, s.resource, s.resource_id, s.audience, s.payload, s.event_time
+    )
+    INSERT INTO {{schema}}.event_log (seq, id, type, resource, resource_id, audience, payload, occurred_at, event_time)
+    SELECT before + row_number() OVER (ORDER BY m.ord),
+           m.id, m.type, m.resource, m.resource_id, m.audience, m.payload, clock_timestamp(), m.event_time
+    FROM moved m;
+END
+$bothy$;
+
+-- The same for numbers whose partitions this session may have missed: it looks again when it finds none. That
+-- costs a subtransaction, so it is not the common way.
+CREATE FUNCTION {{schema}}.move_unsettled(own xid8, ord bigint, before bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $bothy$
+DECLARE
+    tries integer := 0;
+BEGIN
+    LOOP
+        BEGIN
+            PERFORM {{schema}}.move_staged(own, ord, before);
+            RETURN;
+        EXCEPTION WHEN check_violation THEN
+            tries := tries + 1;
+            IF tries > 3 THEN
+                RAISE;
+            END IF;
+        END;
+        PERFORM {{schema}}.tell_partitions();
+    END LOOP;
+END
+$bothy$;
+
 -- Numbers what the transaction appended, as late as possible: the counter row is locked from here to the
 -- end of the commit, and not while the caller works. The first firing takes all events of the transaction
 -- along; a later one finds its row gone. A number can never be seen before a smaller one, since the next
@@ -146,6 +221,7 @@ DECLARE
     many     bigint;
     last     bigint;
     bound    bigint;
+    known    bigint;
     wake     boolean;
 BEGIN
     -- Rows below NEW.ord are gone already. Not looking at them, nor at anything when this row is gone too,
@@ -162,12 +238,12 @@ BEGIN
     END IF;
     IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         UPDATE {{schema}}.event_seq c SET seq = c.seq + many WHERE c.one
-        RETURNING c.seq, c.upper_bound, c.notify INTO last, bound, wake;
+        RETURNING c.seq, c.upper_bound, c.settled, c.notify INTO last, bound, known, wake;
     ELSE
         -- The block costs a subtransaction, so only those pay for the hint who can need it.
         BEGIN
             UPDATE {{schema}}.event_seq c SET seq = c.seq + many WHERE c.one
-            RETURNING c.seq, c.upper_bound, c.notify INTO last, bound, wake;
+            RETURNING c.seq, c.upper_bound, c.settled, c.notify INTO last, bound, known, wake;
         EXCEPTION WHEN serialization_failure THEN
             RAISE EXCEPTION 'another transaction appended events after this one had taken its snapshot'
                 USING ERRCODE = 'serialization_failure',
@@ -186,19 +262,14 @@ BEGIN
         PERFORM {{schema}}.make_room(last - many + 1, last);
     END IF;
 
-    IF many = 1 THEN
+    IF last >= known THEN
+        PERFORM {{schema}}.move_unsettled(own, NEW.ord, last - many);
+    ELSIF many = 1 THEN
         INSERT INTO {{schema}}.event_log (seq, id, type, resource, resource_id, audience, payload, occurred_at, event_time)
         VALUES (last, NEW.id, NEW.type, NEW.resource, NEW.resource_id, NEW.audience, NEW.payload, clock_timestamp(), NEW.event_time);
         DELETE FROM {{schema}}.event_stage s WHERE s.xid = own AND s.ord = NEW.ord;
     ELSE
-        WITH moved AS (
-            DELETE FROM {{schema}}.event_stage s WHERE s.xid = own AND s.ord >= NEW.ord
-            RETURNING s.ord, s.id, s.type, s.resource, s.resource_id, s.audience, s.payload, s.event_time
-        )
-        INSERT INTO {{schema}}.event_log (seq, id, type, resource, resource_id, audience, payload, occurred_at, event_time)
-        SELECT last - many + row_number() OVER (ORDER BY m.ord),
-               m.id, m.type, m.resource, m.resource_id, m.audience, m.payload, clock_timestamp(), m.event_time
-        FROM moved m;
+        PERFORM {{schema}}.move_staged(own, NEW.ord, last - many);
     END IF;
 
     -- The server drops the copies that a transaction sends twice.
@@ -299,6 +370,10 @@ END
 $bothy$;
 
 REVOKE ALL ON FUNCTION {{schema}}.record_loss(text, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{schema}}.tell_partitions() FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{schema}}.raise_bound(bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{schema}}.move_staged(xid8, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION {{schema}}.move_unsettled(xid8, bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_partition(bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.make_room(bigint, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION {{schema}}.drop_expired_partition(interval, text[], boolean, bigint, bigint) FROM PUBLIC;

@@ -127,13 +127,13 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder, head int64) 
 		}
 	}
 	bar := newProgress(r.cmd.ErrOrStderr())
-	_, err := r.await(ctx, func(states map[string]engine.State) { bar.show(states, r.from) }, drained)
+	states, err := r.await(ctx, func(states map[string]engine.State) { bar.show(states, r.from) }, drained)
 	bar.end()
 	if err != nil {
 		return err
 	}
 	if r.flags.once {
-		r.awaitRecorder(ctx, recorder)
+		r.awaitRecorder(ctx, recorder, states)
 		return r.verify(ctx, recorder)
 	}
 	if err := r.verify(ctx, recorder); err != nil {
@@ -229,14 +229,14 @@ func (r *devRun) states(ctx context.Context) (map[string]engine.State, error) {
 	return states, err
 }
 
-// awaitRecorder gives the recorder time to work what the rounds inserted. What it leaves is said, and is
-// no failure: who works a job, and when, is not the engine's promise.
-func (r *devRun) awaitRecorder(ctx context.Context, recorder *jobs.Recorder) {
+// awaitRecorder gives the recorder time to work what the rounds inserted on the way to where the cursors are. What
+// it leaves is said, and is no failure: who works a job, and when, is not the engine's promise.
+func (r *devRun) awaitRecorder(ctx context.Context, recorder *jobs.Recorder, states map[string]engine.State) {
 	limit := time.NewTimer(recorderLimit)
 	defer limit.Stop()
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
-	for worked(recorder) < r.tally.inserted() {
+	for !r.tally.caughtUp(r.from, states) || worked(recorder) < r.tally.inserted() {
 		select {
 		case <-tick.C:
 		case <-limit.C:

@@ -19,13 +19,14 @@ import (
 type tally struct {
 	mu       sync.Mutex
 	ends     map[string]map[string]int
+	passed   map[string]int64 // by consumer: how far its rounds have moved the cursor
 	jobs     int
 	failures map[string]int // in a row
 	last     map[string]engine.Outcome
 }
 
 func newTally() *tally {
-	return &tally{ends: map[string]map[string]int{}, failures: map[string]int{}, last: map[string]engine.Outcome{}}
+	return &tally{ends: map[string]map[string]int{}, passed: map[string]int64{}, failures: map[string]int{}, last: map[string]engine.Outcome{}}
 }
 
 // observe is called from the goroutine of each consumer.
@@ -37,6 +38,7 @@ func (t *tally) observe(consumer string, o engine.Outcome) {
 	}
 	t.ends[consumer][o.End.Name]++
 	t.jobs += o.Jobs
+	t.passed[consumer] += int64(o.Events) + o.Lost
 	if o.End.Failure == "" {
 		t.failures[consumer] = 0
 		return
@@ -50,6 +52,19 @@ func (t *tally) inserted() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.jobs
+}
+
+// caughtUp reports whether every round is counted that moved the cursors from where they stood to where they are:
+// a round is told after its commit, so that its cursor can be seen before.
+func (t *tally) caughtUp(from map[string]int64, now map[string]engine.State) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, s := range now {
+		if t.passed[name] < s.LastSeq-from[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // failuresInARow is when a consumer counts as stuck: once can be chance.

@@ -33,7 +33,7 @@ type enginesOf struct {
 func newEngines(t *testing.T, sections string, names ...string) enginesOf {
 	t.Helper()
 	e := enginesOf{db: enginetest.New(t, enginetest.WithConsumers(names...)), bin: binary(t), file: filepath.Join(t.TempDir(), "consumers.yaml")}
-	text := "version: 1\ndatabase: {url: '${BOTHY_DATABASE_URL}', statement_timeout: 10s, idle_in_tx_timeout: 500ms}\nconsumer: {poll_interval: 50ms}\n" + sections
+	text := "version: 1\ndatabase: {url: '${BOTHY_DATABASE_URL}', statement_timeout: 5s, idle_in_tx_timeout: 500ms}\nconsumer: {poll_interval: 50ms}\n" + sections
 	if err := os.WriteFile(e.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +59,11 @@ func (e enginesOf) start(t *testing.T) engineProcess {
 	}
 	go func() { p.done <- p.cmd.Wait() }()
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("engine %d said:\n%s\nsessions:\n%s", p.cmd.Process.Pid, p.said, value(t, e.db, `
+				SELECT string_agg(concat_ws(' ', pid, application_name, state, wait_event_type, wait_event, pg_blocking_pids(pid), now() - xact_start, left(query, 200)), E'\n')
+				FROM pg_stat_activity WHERE datname = current_database()`))
+		}
 		_ = p.cmd.Process.Kill() // the test may have ended it
 		_ = p.ends()             // it was killed
 	})

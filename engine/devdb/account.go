@@ -34,7 +34,7 @@ func runAs() (*account, error) {
 		}
 	}
 	return nil, errors.New("this process is root, PostgreSQL refuses to run as root, and there is neither a user postgres nor a user nobody: " +
-		"run as an ordinary user, or set BOTHY_DATABASE_URL to use a server that runs already")
+		"run as an ordinary user, or set BOTHY_TEST_SERVER_URL to use a server that runs already")
 }
 
 // owns hands a file or folder to the account.

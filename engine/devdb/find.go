@@ -119,7 +119,7 @@ func notFound(major int, passed []string) error {
 	return fmt.Errorf("%w%s on this machine%s\n"+
 		"    fix: install them (Debian, Ubuntu: sudo apt-get install postgresql; macOS: brew install postgresql@18),\n"+
 		"         or set %s to the folder that holds postgres and initdb,\n"+
-		"         or set BOTHY_DATABASE_URL to use a server that runs already",
+		"         or set BOTHY_TEST_SERVER_URL to use a server that runs already",
 		ErrNotFound, want, strings.Join(passed, ""), EnvBin)
 }
 

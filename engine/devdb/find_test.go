@@ -75,7 +75,7 @@ func TestFind(t *testing.T) {
 		{"no such version", "", machine{env: env("PATH", links), globs: globs}, 14, "programs found of version 14 on this machine"},
 		{"says no version", "", machine{env: env("PATH", odd)}, 0, `says "postgres (PostgreSQL) unknown", which names no version`},
 		{"nothing", "", machine{env: env()}, 0, "apt-get install postgresql; macOS: brew install postgresql@18"},
-		{"nothing, other ways", "", machine{env: env()}, 0, "set BOTHY_DATABASE_URL"},
+		{"nothing, other ways", "", machine{env: env()}, 0, "set BOTHY_TEST_SERVER_URL"},
 	} {
 		got, err := find(tc.named, tc.m, nil, tc.major)
 		switch {

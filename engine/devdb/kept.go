@@ -118,7 +118,7 @@ func checkOurs(dir string) error {
 			return nil
 		case "PG_VERSION":
 			return fmt.Errorf("%s holds a PostgreSQL cluster that was not made here, and this server has no passwords: "+
-				"name an empty folder, or serve that one yourself and set BOTHY_DATABASE_URL", dir)
+				"name an empty folder, or serve that one yourself and set BOTHY_TEST_SERVER_URL", dir)
 		case "lost+found": // an empty file system
 		default:
 			other = e.Name()

@@ -12,7 +12,7 @@ import (
 
 // The rest of the program works on such a system with a server that runs elsewhere, so this package
 // compiles; every Start ends with this error.
-var errSystem = errors.New("a private PostgreSQL runs on Linux and macOS only: set BOTHY_DATABASE_URL to use a server that runs already")
+var errSystem = errors.New("a private PostgreSQL runs on Linux and macOS only: set BOTHY_TEST_SERVER_URL to use a server that runs already")
 
 func supported() error { return errSystem }
 

@@ -48,6 +48,14 @@ func unreached(err error) error {
 	return &advised{cause: failed("connect to the database", err), text: "no connection: " + what, advice: advice}
 }
 
+// connecting says what went wrong with the first statement over a new connection.
+func connecting(err error) error {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return unreached(err)
+	}
+	return failed("connect to the database", Explain(err))
+}
+
 // advised is an error with what a person can do about it.
 type advised struct {
 	cause        error

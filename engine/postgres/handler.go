@@ -146,30 +146,11 @@ func skipBlank(sql string) string {
 			_, rest, _ := strings.Cut(sql, "\n")
 			sql = rest
 		case strings.HasPrefix(sql, "/*"):
-			sql = skipComment(sql)
+			sql = sql[commentLength(sql):]
 		default:
 			return sql
 		}
 	}
-}
-
-// skipComment cuts a comment, which can hold others.
-func skipComment(sql string) string {
-	depth := 0
-	for i := 0; i+1 < len(sql); i++ {
-		switch sql[i : i+2] {
-		case "/*":
-			depth++
-			i++
-		case "*/":
-			depth--
-			i++
-			if depth == 0 {
-				return sql[i+1:]
-			}
-		}
-	}
-	return ""
 }
 
 // HandlerError is an error that a handler returned.

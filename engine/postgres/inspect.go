@@ -251,7 +251,11 @@ func (i *Inspector) Rule(ctx context.Context, rule string, batch int) ([]Finding
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := i.hidden(ctx, rule, reached)
+	inside, err := i.insideFunctions(ctx, rule)
+	if err != nil {
+		return nil, err
+	}
+	hidden, err := i.hidden(ctx, rule, slices.Concat(reached, inside))
 	if err != nil {
 		return nil, err
 	}

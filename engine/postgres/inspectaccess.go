@@ -77,8 +77,17 @@ func isUnreadable(refused []Finding) bool {
 type access struct {
 	relation
 	role    string
-	through string   // the view, or empty
+	through string   // the view or the function, or empty
 	named   relation // what the rule itself names on the way to it
+	at      int      // where the rule calls what reads it; 0 when it names it
+}
+
+// placeIn is where a rule reads the relation, or what leads to it.
+func (a access) placeIn(rule string) int {
+	if a.at > 0 {
+		return a.at
+	}
+	return firstPlace(rule, a.named)
 }
 
 // reach follows the views. What the rule names itself is read by the app, and so is the relation whose name ends
@@ -108,13 +117,13 @@ func (i *Inspector) reach(relations []relation, refusal string) []access {
 		}
 		for _, oid := range a.Behind {
 			if next, ok := byOID[oid]; ok {
-				visit(access{next, reader, a.String(), a.named})
+				visit(access{relation: next, role: reader, through: "the view " + a.String(), named: a.named})
 			}
 		}
 	}
 	for _, r := range relations {
 		if !behind[r.OID] || strings.HasSuffix(refusal, " "+r.Name) {
-			visit(access{r, i.status.App, "", r})
+			visit(access{relation: r, role: i.status.App, named: r})
 		}
 	}
 	return all
@@ -136,7 +145,7 @@ func (i *Inspector) rightsOf(ctx context.Context, rule string, reached []access,
 		}
 		through := ""
 		if a.through != "" {
-			through = fmt.Sprintf(" through the view %s", a.through)
+			through = " through " + a.through
 		}
 		add := func(severity problem.Severity, what string, grant right) {
 			found = append(found, Finding{Code: RuleUnreadable, Severity: severity, Place: firstPlace(rule, a.named), What: what + through, Fix: "run: " + grant.sql()})
@@ -221,8 +230,8 @@ WHERE u.rolname = $1 AND c.oid = $2 GROUP BY u.rolsuper, u.rolbypassrls, u.oid, 
 			continue
 		}
 		f := Finding{
-			Code: RuleHidden, Severity: problem.Warning, Place: firstPlace(rule, a.named),
-			What: fmt.Sprintf("reads %s, whose row-level security decides which rows the role %s sees (%s %s): rows that it hides give no jobs, and nobody is told", a, a.role, plural(len(names), "policy"), strings.Join(names, ", ")),
+			Code: RuleHidden, Severity: problem.Warning, Place: a.placeIn(rule),
+			What: fmt.Sprintf("reads %s%s, whose row-level security decides which rows the role %s sees (%s %s): rows that it hides give no jobs, and nobody is told", a, a.inside(), a.role, plural(len(names), "policy"), strings.Join(names, ", ")),
 			Fix:  fmt.Sprintf("let it see all: CREATE POLICY bothy_reads ON %s FOR SELECT TO %s USING (true)", a.sql(), quote(a.role)),
 		}
 		if limited {
@@ -230,7 +239,10 @@ WHERE u.rolname = $1 AND c.oid = $2 GROUP BY u.rolsuper, u.rolbypassrls, u.oid, 
 		}
 		if len(names) == 0 {
 			f.Severity = problem.Error
-			f.What = fmt.Sprintf("reads %s, whose row-level security shows the role %s no row at all: no policy lets it in", a, a.role)
+			f.What = fmt.Sprintf("reads %s%s, whose row-level security shows the role %s no row at all: no policy lets it in", a, a.inside(), a.role)
+			if a.at > 0 {
+				f.Severity = problem.Warning // the text of a function may name what it does not read
+			}
 		}
 		found = append(found, f)
 	}

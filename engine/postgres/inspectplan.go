@@ -45,6 +45,8 @@ type scan struct {
 	relation
 	array   []string // columns that the plan compares, which are arrays
 	columns []string // the others
+	wrapped string   // or an expression around one, as it stands in the plan
+	indexed bool     // an index begins with the first of the columns, and the server does without it
 }
 
 // scans asks how the server would run the rule over the newest full batch, without running it, and reports
@@ -116,10 +118,11 @@ JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace WHERE c.relname = $2`, 
 			tables[r.String()] = t
 		}
 		t.Rows += max(0, rows)
-		columns := comparedColumns(n.Alias, conditions) // with the batch, which is what an index is for
-		if len(columns) == 0 {
-			columns = comparedColumns(n.Alias, []string{n.Filter})
+		columns, wrapped := comparedColumns(n.Alias, conditions) // with the batch, which is what an index is for
+		if len(columns) == 0 && wrapped == "" {
+			columns, wrapped = comparedColumns(n.Alias, []string{n.Filter})
 		}
+		t.wrapped = wrapped
 		if err := t.compare(ctx, tx, columns); err != nil {
 			return nil, err
 		}
@@ -127,18 +130,33 @@ JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace WHERE c.relname = $2`, 
 	return tables, nil
 }
 
-// comparedColumns are the columns of an alias that the conditions of a plan name.
-func comparedColumns(alias string, conditions []string) []string {
-	name := regexp.MustCompile(`(?:^|[^\w".])"?` + regexp.QuoteMeta(alias) + `"?\.("(?:[^"]|"")+"|\w+)`)
-	var found []string
+// comparedColumns are the columns of an alias that the conditions of a plan name. What is wrapped in a call is none
+// that an index on the column could find: the first such call is given as it would stand in an index.
+func comparedColumns(alias string, conditions []string) (columns []string, wrapped string) {
+	name := regexp.MustCompile(`(?:^|[^\w".])("?` + regexp.QuoteMeta(alias) + `"?\.)("(?:[^"]|"")+"|\w+)`)
 	for _, condition := range conditions {
-		for _, match := range name.FindAllStringSubmatch(condition, -1) {
-			found = append(found, unquoted(match[1]))
+		for _, at := range name.FindAllStringSubmatchIndex(condition, -1) {
+			column := condition[at[4]:at[5]]
+			call := callAround.FindStringIndex(condition[:at[2]])
+			if call == nil {
+				columns = append(columns, unquoted(column))
+				continue
+			}
+			inner := condition[call[0]:at[2]] + column
+			if rest := condition[at[5]:]; wrapped == "" && strings.Count(inner, "(") == 1 && strings.HasPrefix(rest, ")") {
+				wrapped = inner + ")"
+			} else if wrapped == "" {
+				wrapped = "..."
+			}
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found)
+	slices.Sort(columns)
+	return slices.Compact(columns), wrapped
 }
+
+// callAround is the beginning of a call at the end of a text. A parenthesis alone is none: the server puts some
+// around casts.
+var callAround = regexp.MustCompile(`[\w."]+\(+$`)
 
 // compare sorts the columns by what kind of index could find them.
 func (t *scan) compare(ctx context.Context, tx pgx.Tx, columns []string) error {
@@ -157,7 +175,13 @@ WHERE a.attrelid = $1 AND a.attname = $2`, t.OID, column).Scan(&array)
 			t.columns = append(t.columns, column)
 		}
 	}
-	return nil
+	if len(t.columns) == 0 {
+		return nil
+	}
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_index x
+JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0]
+WHERE x.indrelid = $1 AND a.attname = $2 AND x.indpred IS NULL AND x.indisvalid)`, t.OID, t.columns[0]).Scan(&t.indexed)
+	return failed("look for an index of "+t.String(), err)
 }
 
 // fix is an index that could serve. An element of an array is found by containment alone.
@@ -166,6 +190,12 @@ func (t *scan) fix() string {
 	case len(t.array) > 0:
 		c := quoted(t.array[0])
 		return fmt.Sprintf("compare with %s @> ARRAY[...], and run: CREATE INDEX CONCURRENTLY ON %s USING gin (%s)", c, t.sql(), c)
+	case t.wrapped == "...":
+		return "compare a column of it with the batch as it is, and give that column an index"
+	case t.wrapped != "":
+		return fmt.Sprintf("compare the column as it is, or run: CREATE INDEX CONCURRENTLY ON %s ((%s))", t.sql(), t.wrapped)
+	case t.indexed:
+		return "it has an index that begins with " + quoted(t.columns[0]) + ", which the server takes for no gain: narrow down what is compared, as few rows of the table as an event needs"
 	case len(t.columns) > 0:
 		names := make([]string, len(t.columns))
 		for i, c := range t.columns {

@@ -132,17 +132,17 @@ func (s *Store) explained(ctx context.Context, tx pgx.Tx, err error) error {
 	if _, rollback := tx.Conn().Exec(ctx, `ROLLBACK AND CHAIN`); rollback != nil {
 		return err
 	}
-	rows, listErr := tx.Query(ctx, `SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c
+	rows, listErr := tx.Query(ctx, `SELECT n.nspname, c.relname FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
 AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND n.nspname <> $1 ORDER BY 1`, s.options.Schema)
 	if listErr != nil {
 		return err
 	}
-	names, listErr := pgx.CollectRows(rows, pgx.RowTo[string])
+	tables, listErr := pgx.CollectRows(rows, pgx.RowToStructByPos[table])
 	if listErr != nil {
 		return err
 	}
-	if near := nearestRelation(unknownRelation(wrong.cause), names); near != "" {
+	if near := nearestTable(unknownRelation(wrong.cause), tables); near != "" {
 		wrong.Fix = fmt.Sprintf("did you mean %s? Else make the table first, in the database that database.url leads to", near)
 	}
 	return wrong
@@ -160,24 +160,37 @@ func unknownRelation(err error) string {
 	return ""
 }
 
-// nearestRelation is the table that was meant: the same name in another schema, else one that is spelt alike.
-func nearestRelation(name string, qualified []string) string {
+// table is a name and the schema that holds it.
+type table struct{ Schema, Name string }
+
+// String is the table as a statement has to write it.
+func (t table) String() string { return quoted(t.Schema) + "." + quoted(t.Name) }
+
+// nearestTable is the table that was meant, as it has to be written: the same name in another schema or in other
+// letters, else one that is spelt alike.
+func nearestTable(name string, tables []table) string {
 	if name == "" {
 		return ""
 	}
-	last := name[strings.LastIndexByte(name, '.')+1:]
-	short := make([]string, len(qualified))
-	for i, q := range qualified {
-		_, short[i], _ = strings.Cut(q, ".")
+	schema, last, qualified := strings.Cut(name, ".")
+	if !qualified {
+		schema, last = "", name
+	}
+	full, short := make([]string, len(tables)), make([]string, len(tables))
+	for i, t := range tables {
+		full[i], short[i] = t.Schema+"."+t.Name, t.Name
+		if t.Schema == schema && t.Name == last {
+			return "" // it is there: something else is wrong
+		}
 	}
 	if i := slices.Index(short, last); i >= 0 {
-		return qualified[i]
+		return tables[i].String()
 	}
-	if near := problem.Nearest(name, qualified); near != "" && strings.Contains(name, ".") {
-		return near
+	if i := slices.Index(full, problem.Nearest(name, full)); i >= 0 && qualified {
+		return tables[i].String()
 	}
 	if i := slices.Index(short, problem.Nearest(last, short)); i >= 0 {
-		return qualified[i]
+		return tables[i].String()
 	}
 	return ""
 }

@@ -61,24 +61,35 @@ func TestPlace(t *testing.T) {
 
 func TestComparedColumns(t *testing.T) {
 	t.Parallel()
-	conditions := []string{"(l.id = event_log.seq)", `("L".x = l."Odd ""one""" AND l.id > 1 AND xl.no = a.l.nor)`}
-	if diff := cmp.Diff([]string{`Odd "one"`, "id"}, comparedColumns("l", conditions)); diff != "" {
-		t.Errorf("columns of l (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"x"}, comparedColumns("L", conditions[1:])); diff != "" {
-		t.Errorf("columns of L (-want +got):\n%s", diff)
+	for name, tt := range map[string]struct {
+		alias, condition string
+		columns          []string
+		wrapped          string
+	}{
+		"plain":            {"l", "(l.id = event_log.seq)", []string{"id"}, ""},
+		"quoted":           {"l", `("L".x = l."Odd ""one""" AND l.id > 1 AND xl.no = a.l.nor)`, []string{`Odd "one"`, "id"}, ""},
+		"alias in letters": {"L", `("L".x = l.y)`, []string{"x"}, ""},
+		"a cast":           {"l", "((l.type)::text = event_log.type)", []string{"type"}, ""},
+		"a call":           {"l", "(lower(l.type) = event_log.type)", nil, "lower(type)"},
+		"a cast in a call": {"l", "(lower((l.type)::text) = event_log.type)", nil, "..."},
+		"two arguments":    {"l", "(shop.label(l.type, 1) = event_log.type)", nil, "..."},
+	} {
+		columns, wrapped := comparedColumns(tt.alias, []string{tt.condition})
+		if diff := cmp.Diff(tt.columns, columns); diff != "" || wrapped != tt.wrapped {
+			t.Errorf("%s: %s of %s: wrapped %q, want %q; columns (-want +got):\n%s", name, tt.condition, tt.alias, wrapped, tt.wrapped, diff)
+		}
 	}
 }
 
-func TestNearestRelation(t *testing.T) {
+func TestNearestTable(t *testing.T) {
 	t.Parallel()
-	known := []string{"public.orders", "public.watchers", "shop.items"}
+	known := []table{{"Shop", "Lines"}, {"public", "orders"}, {"public", "watchers"}, {"shop", "items"}}
 	for name, want := range map[string]string{
 		"public.watcher": "public.watchers", "watcher": "public.watchers", "shop.watchers": "public.watchers", "itmes": "shop.items",
-		"nothing_like_it": "", "": "",
+		"nothing_like_it": "", "": "", "shop.lines": `"Shop"."Lines"`, "lines": `"Shop"."Lines"`, "shop.items": "",
 	} {
-		if got := nearestRelation(name, known); got != want {
-			t.Errorf("nearestRelation(%q): got %q, want %q", name, got, want)
+		if got := nearestTable(name, known); got != want {
+			t.Errorf("nearestTable(%q): got %q, want %q", name, got, want)
 		}
 	}
 }

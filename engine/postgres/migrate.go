@@ -159,7 +159,7 @@ func connectAdmin(ctx context.Context, url string, statement, lock time.Duration
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, Explain(failed("connect to the database", err))
+		return nil, connecting(err)
 	}
 	return conn, nil
 }
@@ -193,7 +193,7 @@ func (m *migrator) run(ctx context.Context) error {
 	}
 	for _, step := range []func(context.Context) error{
 		m.makeRoles, m.makeSchema, m.refuseOldBinary, m.applyOwn, m.refuseEmptyCounter, m.applyJobs,
-		m.makeInstance, m.setNotify, m.setRetention, m.makePartitions, m.extendNames, m.grant, m.reportCounter,
+		m.makeInstance, m.setNotify, m.setRetention, m.makePartitions, m.settlePartitions, m.extendNames, m.grant, m.reportCounter,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -307,6 +307,22 @@ func (m *migrator) makePartitions(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// settlePartitions makes appends sure of the new partitions, where no old transaction stands in the way: each run
+// does one step, in a transaction of its own, and the engine does what is left while it runs.
+func (m *migrator) settlePartitions(ctx context.Context) error {
+	const steps = 3
+	for range steps {
+		err := m.asOwner(ctx, "settle the partitions of the event log", func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SELECT `+quote(m.o.Schema)+`.make_partitions($1, $2)`, m.o.PartitionSize, m.o.PartitionsAhead)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // MakePartitions makes the partitions that are missing ahead of the head, and answers how many it made. It

@@ -188,11 +188,11 @@ func TestAppendInAnOldSnapshotWithoutPartition(t *testing.T) {
 }
 
 // Many producers cross one boundary after the other while partitions are made ahead, too few of them: nobody
-// fails, nothing deadlocks, and no number is missing.
+// fails, nothing deadlocks, no number is missing, and no session misses a partition that came while it looked.
 func TestAppendsAcrossPartitionsAtOnce(t *testing.T) {
 	t.Parallel()
 	db, _ := small(t, 1)
-	const producers, each = 6, 60
+	const producers, each = 6, 100
 	var group errgroup.Group
 	done := make(chan struct{})
 	making := make(chan error, 1)
@@ -230,6 +230,53 @@ func TestAppendsAcrossPartitionsAtOnce(t *testing.T) {
 		t.Errorf("make partitions: %v", err)
 	}
 	wantTypes(t, db, slices.Repeat([]string{"a"}, producers*each)...)
+}
+
+// A session may have missed the partition that was attached while it read the list of them. So appends trust a new
+// partition only after everybody who was there when it came is gone, and has had news of it since.
+func TestPartitionsSettleBehindOldTransactions(t *testing.T) {
+	t.Parallel()
+	db, _ := small(t, 2)
+	app := db.App(t)
+	settled := func() (reached bool) {
+		t.Helper()
+		if err := db.Admin(t).QueryRow(t.Context(), `SELECT settled = upper_bound FROM bothy.event_seq`).Scan(&reached); err != nil {
+			t.Fatal(err)
+		}
+		return reached
+	}
+	run := func() {
+		t.Helper()
+		if _, err := postgres.MakePartitions(t.Context(), app, "bothy", 10, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle := func() {
+		t.Helper()
+		// Other tests on this server have transactions too.
+		waitFor(t, db, `SELECT bothy.make_partitions(10, 2) >= 0 AND (SELECT settled = upper_bound FROM bothy.event_seq)`)
+	}
+	settle()
+	old := begin(t, enginetest.Connect(t, db.ProducerURL), pgx.TxOptions{})
+	must(t, old, appendOne, "a")
+	db.Append(t, 12)
+	for range 10 {
+		run()
+	}
+	if settled() {
+		t.Error("partitions are settled while a transaction is open that is older than they are")
+	}
+	if err := old.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle()
+	db.Append(t, 39)
+	db.Append(t, 1) // finds the partitions that the one before made
+	if settled() {
+		t.Error("partitions that an append made are settled at once")
+	}
+	settle()
+	wantTypes(t, db, append(append(slices.Repeat([]string{"order.created"}, 12), "a"), slices.Repeat([]string{"order.created"}, 40)...)...)
 }
 
 func TestMakePartitionsFarBehind(t *testing.T) {

@@ -271,19 +271,17 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_r
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return found, err
 	}
-	rows, err := conn.Query(ctx, `SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname <> ALL (ARRAY['pg_catalog', 'information_schema', $1])`, schema)
+	rows, err := conn.Query(ctx, `SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname <> ALL (ARRAY['pg_catalog', 'information_schema', $1]) ORDER BY 1, 2`, schema)
 	if err != nil {
 		return "", err
 	}
-	known, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	known, err := pgx.CollectRows(rows, pgx.RowToStructByPos[table])
 	if err != nil {
 		return "", err
 	}
-	slices.Sort(known)
 	what := fmt.Sprintf("there is no table %q", name)
-	if near := nearestRelation(name, known); near != "" {
+	if near := nearestTable(name, known); near != "" {
 		what += fmt.Sprintf("; did you mean %s?", near)
 	}
 	return "", &SceneError{What: what}

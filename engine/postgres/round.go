@@ -101,6 +101,7 @@ func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err erro
 		}
 		return round.Missing, 0, nil
 	case !held:
+		s.lookForFrozen(ctx, tx.conn.Conn())
 		return round.Taken, tx.snapshot.Cursor, nil
 	default:
 		return round.Held, tx.snapshot.Cursor, nil

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,6 +42,9 @@ type Options struct {
 	// ReplyMargin is how much longer than StatementTimeout the engine waits for an answer of the server before
 	// it gives the connection up. Zero means 5 seconds.
 	ReplyMargin time.Duration
+
+	// Frozen is told how many sessions of frozen engines the store ended; nil for nobody.
+	Frozen func(sessions int)
 
 	RestoreGuard bool               // end rounds when the database's identity is not the stored one
 	Inserter     Inserter           // inserts jobs in the round's transaction
@@ -72,6 +76,7 @@ type Store struct {
 	// oneStatement is how a text is sent that must be a single statement
 	oneStatement pgx.QueryExecMode
 	limit        time.Duration // the longest wait for an answer of the server; 0 when statements have no limit
+	looked       atomic.Int64  // when sessions of frozen engines were looked for last
 }
 
 // Open connects and finds out what the role may read. It does not check the schema: see CheckSchema.
@@ -101,7 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
 		pool.Close()
-		return nil, failed("connect to the database", Explain(err))
+		return nil, connecting(err)
 	}
 	if s.simple = s.oneStatement == pgx.QueryExecModeSimpleProtocol; s.simple {
 		s.oneStatement = pgx.QueryExecModeDescribeExec // inside a transaction it is safe through any pooler
@@ -109,7 +114,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	_, err = pool.Exec(ctx, `SELECT set_config('client_connection_check_interval', '2s', true)`)
 	if s.checked = err == nil; err != nil && sqlState(err) == "" {
 		pool.Close()
-		return nil, failed("connect to the database", err)
+		return nil, connecting(err)
 	}
 	return s, nil
 }

@@ -19,19 +19,9 @@ type lineMask struct {
 // span is a part of a line: the column, from 0, where it begins, and the one behind it.
 type span struct{ from, to int }
 
-// mask finds what must not be shown of each line. It does not parse YAML: it also has to work on a text that is
-// none. It reads keys, quotes, brackets and blocks as YAML does, keeps in mind to which key a text belongs, and where
-// it is in doubt, the text is hidden.
-func mask(lines [][]rune, shown func(key string) bool) []lineMask {
-	m := &masker{patterns: compiled(), shown: shown}
-	masks := make([]lineMask, len(lines))
-	for i, line := range lines {
-		masks[i] = m.line(line)
-	}
-	return masks
-}
-
-// masker walks over the lines of a text.
+// masker finds what must not be shown of each line of a text, from its start. It does not parse YAML: it also has to work
+// on a text that is none. It reads keys, quotes, brackets and blocks as YAML does, keeps in mind to which key a text
+// belongs, and where it is in doubt, the text is hidden.
 type masker struct {
 	patterns
 	shown func(string) bool

@@ -3,45 +3,55 @@
 package report
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 )
 
 // source is a file with its lines, and with what of them may be shown. Both are found when they are first
-// asked for: most runs have no problem.
+// asked for, and no further than the line asked for: most runs have no problem, and a huge file most often has its
+// problem at the start.
 type source struct {
 	File
-	read  bool
-	lines [][]rune
-	masks []lineMask
+	masker *masker
+	rest   []byte // what is still to be cut into lines; nil behind the last one
+	lines  [][]rune
+	masks  []lineMask
 }
 
-func (s *source) load() {
-	if s.read || s.Text == nil {
-		return
+// load cuts the text into lines, up to line n.
+func (s *source) load(n int) {
+	if s.masker == nil {
+		shown := s.Shown
+		if shown == nil {
+			shown = func(string) bool { return false }
+		}
+		s.masker = &masker{patterns: compiled(), shown: shown}
+		s.rest = bytes.TrimPrefix(s.Text, []byte("\ufeff"))
 	}
-	s.read = true
-	for _, line := range split(s.Text) {
-		s.lines = append(s.lines, []rune(line))
+	for s.rest != nil && len(s.lines) < n {
+		line := []rune(s.cut())
+		s.lines = append(s.lines, line)
+		s.masks = append(s.masks, s.masker.line(line))
 	}
-	shown := s.Shown
-	if shown == nil {
-		shown = func(string) bool { return false }
-	}
-	s.masks = mask(s.lines, shown)
 }
 
-// split cuts a text into lines at LF, CRLF and a lone CR, as YAML does. A byte-order mark at its start belongs to no
-// line.
-func split(text []byte) []string {
-	plain := strings.TrimPrefix(strings.ToValidUTF8(string(text), "\ufffd"), "\ufeff")
-	plain = strings.ReplaceAll(plain, "\r\n", "\n")
-	return strings.Split(strings.ReplaceAll(plain, "\r", "\n"), "\n")
+// cut takes the next line from the rest. LF, CRLF and a lone CR end one, as in YAML.
+func (s *source) cut() string {
+	line, rest := s.rest, []byte(nil)
+	if at := bytes.IndexAny(line, "\r\n"); at >= 0 {
+		line, rest = s.rest[:at], s.rest[at+1:]
+		if s.rest[at] == '\r' && len(rest) > 0 && rest[0] == '\n' {
+			rest = rest[1:]
+		}
+	}
+	s.rest = rest
+	return strings.ToValidUTF8(string(line), "\ufffd")
 }
 
 // line is the text of a line, from 1. It is false for one that the file does not have.
 func (s *source) line(n int) ([]rune, bool) {
-	s.load()
+	s.load(n)
 	if n < 1 || n > len(s.lines) {
 		return nil, false
 	}

@@ -20,6 +20,7 @@ func LogAttributes() []LogAttribute {
 		{"error.message", "The text of an error, at level `debug` only: it can quote what an event holds."},
 		{"role", "The role of the process."},
 		{"consumers", "How many consumers are declared, or the names of those that have still to read."},
+		{"sessions", "How many sessions of frozen engines were ended."},
 		{"address", "Where the HTTP listener listens."},
 		{"until", "Until when a partition is kept for consumers."},
 		{"partitions", "How many partitions were dropped."},

@@ -1,0 +1,5 @@
+CREATE TABLE public.watchers (id bigint, person text);
+INSERT INTO public.watchers SELECT i, 'p' || i FROM generate_series(1, 20000) i;
+CREATE INDEX ON public.watchers (person);
+ANALYZE public.watchers;
+GRANT SELECT ON public.watchers TO bothy_app;
