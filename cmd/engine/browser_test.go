@@ -173,6 +173,9 @@ func screens(t *testing.T, p *tab) {
 	take("desktop-light")
 	if *picture != "" {
 		p.picture(*picture, false)
+		if info, err := os.Stat(*picture); err != nil || info.Size() >= 200_000 {
+			t.Errorf("the picture of the documentation: %v, want less than 200 kB", err)
+		}
 	}
 	p.screen(1280, 900, "dark")
 	p.until("the page is dark", `getComputedStyle(document.body).backgroundColor !== '`+light+`'`)

@@ -109,6 +109,11 @@ const (
 	StateUnknown    State = "unknown"    // the database has not been seen of late
 )
 
+// States are all states of a consumer.
+func States() []State {
+	return []State{StateCurrent, StateWorking, StateFailing, StateLate, StateStalled, StateNew, StateUndeclared, StateUnknown}
+}
+
 // Judge decides the state of a consumer from what else is known of it. now is the clock of the database.
 func (c *Consumer) Judge(now time.Time, fresh bool) {
 	late := c.PendingSeconds != nil && c.AlertAfterSeconds != nil && *c.PendingSeconds > *c.AlertAfterSeconds

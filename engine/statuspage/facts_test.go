@@ -3,6 +3,9 @@
 package statuspage_test
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,5 +49,25 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s, want %s", c.consumer.State, c.want)
 			}
 		})
+	}
+}
+
+// Every state has its words on the page and its row in the documentation.
+func TestEveryStateIsExplained(t *testing.T) {
+	t.Parallel()
+	script := body(t, ask(t, newPage(t, nil), "GET", "/status/page.js"))
+	page, err := os.ReadFile("../../docs/status-page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range statuspage.States() {
+		words := regexp.MustCompile(`\b` + string(s) + `: \['[^']+', '([^']+)'\]`).FindStringSubmatch(script)
+		if words == nil {
+			t.Errorf("the script has no words for %s", s)
+			continue
+		}
+		if row := "| `" + string(s) + "` | " + words[1] + " |"; !strings.Contains(string(page), row) {
+			t.Errorf("docs/status-page.md has no row that begins with %s", row)
+		}
 	}
 }
