@@ -5,7 +5,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"os"
 	"os/exec"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"example.com/bothy/engine/enginetest"
@@ -24,62 +22,6 @@ var (
 	picture  = flag.String("picture", "", "write the picture of the documentation to `FILE`")
 	pictures = flag.String("pictures", "", "write pictures of the page on several screens into `DIR`, to look at")
 )
-
-// devProcess is an engine dev with a status page.
-type devProcess struct {
-	bin, config, page, database string
-}
-
-var (
-	pageAddress     = regexp.MustCompile(`status page at (http://\S+)`)
-	databaseAddress = regexp.MustCompile(databaseVariable + `='([^']*)'`)
-)
-
-// startProcess starts a command of the engine and waits until it says something. It is interrupted when the test
-// ends.
-func startProcess(t *testing.T, said *lastWords, env []string, until *regexp.Regexp, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(binary(t), "engine"), args...)
-	cmd.Env, cmd.Stderr = append(os.Environ(), env...), said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = cmd.Wait() }() // the test looks at what it said
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended
-		eventually(t, "the engine has stopped", func() bool { return isClosed(ended) })
-		if t.Failed() {
-			t.Logf("the engine said:\n%s", said)
-		}
-	})
-	eventually(t, "the engine says "+until.String(), func() bool {
-		if isClosed(ended) {
-			t.Fatalf("the engine ended:\n%s", said)
-		}
-		return until.MatchString(said.String())
-	})
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// startDev starts engine dev on a configuration.
-func startDev(t *testing.T, config string) devProcess {
-	t.Helper()
-	said := &lastWords{}
-	startProcess(t, said, nil, databaseAddress, "dev", "--config", config)
-	return devProcess{
-		bin: binary(t), config: config,
-		page: pageAddress.FindStringSubmatch(said.String())[1], database: databaseAddress.FindStringSubmatch(said.String())[1],
-	}
-}
 
 // append appends an event.
 func (d devProcess) append(t *testing.T, event string) {
