@@ -67,7 +67,7 @@ func startBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp("", "bothy-browser-")
+	home, err := os.MkdirTemp("", "bothy-browser-") //nolint:usetesting // the browser's last process still writes there when the first has ended
 	if err != nil {
 		t.Fatal(err)
 	}

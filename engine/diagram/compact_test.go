@@ -159,7 +159,7 @@ func wantCertain(t *testing.T, m *machine.Machine, ends map[string]shape, text s
 	}
 	for end, states := range common {
 		got := map[string]bool{}
-		for _, name := range strings.Fields(ends[end].Path) {
+		for name := range strings.FieldsSeq(ends[end].Path) {
 			got[name] = true
 		}
 		if fmt.Sprint(got) != fmt.Sprint(states) {

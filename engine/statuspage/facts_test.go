@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 // Every state has its words on the page and its row in the documentation.
 func TestEveryStateIsExplained(t *testing.T) {
 	t.Parallel()
-	script := body(t, ask(t, newPage(t, nil), "GET", "/status/page.js"))
+	script := ask(t, newPage(t, nil), "GET", "/status/page.js").body
 	page, err := os.ReadFile("../../docs/status-page.md")
 	if err != nil {
 		t.Fatal(err)

@@ -40,8 +40,15 @@ func newPage(t *testing.T, change func(*statuspage.Options)) *statuspage.Page {
 	return p
 }
 
+// answer is what a request was answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
 // ask sends one request. Headers are written as name: value.
-func ask(t *testing.T, p *statuspage.Page, method, url string, headers ...string) *http.Response {
+func ask(t *testing.T, p *statuspage.Page, method, url string, headers ...string) answer {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, url, nil)
 	r.Host = "127.0.0.1:9464"
@@ -58,16 +65,7 @@ func ask(t *testing.T, p *statuspage.Page, method, url string, headers ...string
 	}
 	w := httptest.NewRecorder()
 	p.Handler().ServeHTTP(w, r)
-	return w.Result()
-}
-
-func body(t *testing.T, r *http.Response) string {
-	t.Helper()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
 const bearer = "Authorization: Bearer " + token
@@ -117,12 +115,12 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := ask(t, newPage(t, c.change), c.method, c.url, c.headers...)
-			got := body(t, r)
-			if r.StatusCode != c.status || c.kind != "" && r.Header.Get("Content-Type") != c.kind || !strings.Contains(got, c.says) {
-				t.Errorf("%s %s: %d %q %q, want %d %q with %q", c.method, c.url, r.StatusCode, r.Header.Get("Content-Type"), got, c.status, c.kind, c.says)
+			got := r.body
+			if r.status != c.status || c.kind != "" && r.header.Get("Content-Type") != c.kind || !strings.Contains(got, c.says) {
+				t.Errorf("%s %s: %d %q %q, want %d %q with %q", c.method, c.url, r.status, r.header.Get("Content-Type"), got, c.status, c.kind, c.says)
 			}
 			wantGuarded(t, r)
-			if challenge := r.Header.Get("WWW-Authenticate"); (challenge == `Bearer realm="bothy"`) != (c.status == 401) {
+			if challenge := r.header.Get("WWW-Authenticate"); (challenge == `Bearer realm="bothy"`) != (c.status == 401) {
 				t.Errorf("WWW-Authenticate is %q with %d", challenge, c.status)
 			}
 		})
@@ -130,9 +128,9 @@ func TestAnswers(t *testing.T) {
 }
 
 // wantGuarded checks what every answer has, and what none has.
-func wantGuarded(t *testing.T, r *http.Response) {
+func wantGuarded(t *testing.T, r answer) {
 	t.Helper()
-	policy := r.Header.Get("Content-Security-Policy")
+	policy := r.header.Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "form-action 'none'", "base-uri 'none'"} {
 		if !strings.Contains(policy, want) {
 			t.Errorf("the policy %q lacks %s", policy, want)
@@ -141,10 +139,10 @@ func wantGuarded(t *testing.T, r *http.Response) {
 	if strings.Contains(policy, "unsafe") {
 		t.Errorf("the policy is unsafe: %q", policy)
 	}
-	if r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Referrer-Policy") != "no-referrer" || r.Header.Get("Cache-Control") == "" {
-		t.Errorf("headers %v", r.Header)
+	if r.header.Get("X-Content-Type-Options") != "nosniff" || r.header.Get("Referrer-Policy") != "no-referrer" || r.header.Get("Cache-Control") == "" {
+		t.Errorf("headers %v", r.header)
 	}
-	for name := range r.Header {
+	for name := range r.header {
 		if name == "Set-Cookie" || strings.HasPrefix(name, "Access-Control-") {
 			t.Errorf("the answer has %s", name)
 		}
@@ -155,7 +153,7 @@ func wantGuarded(t *testing.T, r *http.Response) {
 func TestPageFitsItsPolicy(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, nil)
-	html := body(t, ask(t, p, "GET", "/status"))
+	html := ask(t, p, "GET", "/status").body
 	for _, want := range []string{`data-access="token"`, "v1.2.3", `<svg id="w"></svg>`, `<svg id="t"></svg>`, `<html lang="en"`, `name="viewport"`} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page lacks %s", want)
@@ -170,7 +168,7 @@ func TestPageFitsItsPolicy(t *testing.T) {
 		t.Errorf("the page has a handler inside: %s", inline)
 	}
 	for _, name := range []string{"/status", "/status/page.css", "/status/page.js"} {
-		text := body(t, ask(t, p, "GET", name))
+		text := ask(t, p, "GET", name).body
 		if outside := regexp.MustCompile(`(https?:)?//[a-z0-9-]+\.[a-z]`).FindString(text); outside != "" {
 			t.Errorf("%s speaks of %s", name, outside)
 		}
@@ -187,15 +185,15 @@ func TestFilesAreAskedAboutAgain(t *testing.T) {
 	t.Parallel()
 	p := newPage(t, nil)
 	first := ask(t, p, "GET", "/status/page.js")
-	tag := first.Header.Get("Etag")
-	if tag == "" || first.Header.Get("Cache-Control") != "no-cache" {
-		t.Errorf("headers %v, want a tag, and no-cache", first.Header)
+	tag := first.header.Get("Etag")
+	if tag == "" || first.header.Get("Cache-Control") != "no-cache" {
+		t.Errorf("headers %v, want a tag, and no-cache", first.header)
 	}
-	if again := ask(t, p, "GET", "/status/page.js", "If-None-Match: "+tag); again.StatusCode != http.StatusNotModified {
-		t.Errorf("asked again: %d, want 304", again.StatusCode)
+	if again := ask(t, p, "GET", "/status/page.js", "If-None-Match: "+tag); again.status != http.StatusNotModified {
+		t.Errorf("asked again: %d, want 304", again.status)
 	}
-	if facts := ask(t, p, "GET", "/status/facts", bearer); facts.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("facts: Cache-Control %q, want no-store", facts.Header.Get("Cache-Control"))
+	if facts := ask(t, p, "GET", "/status/facts", bearer); facts.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("facts: Cache-Control %q, want no-store", facts.header.Get("Cache-Control"))
 	}
 }
 
@@ -227,11 +225,10 @@ func TestForThisMachine(t *testing.T) {
 	}
 }
 
-func readFacts(t *testing.T, r *http.Response) (f statuspage.Facts) {
+func readFacts(t *testing.T, r answer) (f statuspage.Facts) {
 	t.Helper()
-	text := body(t, r)
-	if err := json.Unmarshal([]byte(text), &f); err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("facts: %d, %v\n%s", r.StatusCode, err, text)
+	if err := json.Unmarshal([]byte(r.body), &f); err != nil || r.status != http.StatusOK {
+		t.Fatalf("facts: %d, %v\n%s", r.status, err, r.body)
 	}
 	return f
 }

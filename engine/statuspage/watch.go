@@ -109,7 +109,7 @@ func (w *watch) next(ctx context.Context, after string) ([]byte, error) {
 		defer limit.Stop()
 		select {
 		case <-ctx.Done():
-			return nil, nil //nolint:nilerr // nobody reads the answer
+			return nil, nil // nobody reads the answer
 		case <-limit.C:
 			return nil, nil
 		case <-turn:
