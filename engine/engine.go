@@ -94,6 +94,7 @@ type Engine struct {
 	health   *health
 	outage   *outage
 	known    *known
+	again    chan struct{} // capacity one: the next look at the consumers comes at once
 	page     *statuspage.Page
 	address  atomic.Value // a string: where http.listen listens
 
@@ -116,7 +117,7 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 	if err := cfg.ReadURLFile().Err(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1)}
+	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	store, err := postgres.Open(ctx, e.storeOptions())
 	if err != nil {
 		return nil, err

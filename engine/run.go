@@ -58,6 +58,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		}
 		return err
 	}
+	e.lookAgain() // there are cursors now
 	runner := consumer.NewRunner(notifying{e}, e.runnable(), e.waker(ctx), e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
 	e.tell(func(h *health) { h.started = true })

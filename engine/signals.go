@@ -192,6 +192,7 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-next.C:
+		case <-e.again:
 		}
 		err := e.look(ctx)
 		seen.record(ctx, err)
@@ -206,6 +207,14 @@ func (e *Engine) watch(ctx context.Context) {
 		}
 		e.lookAtOldest(ctx)
 		next.Reset(cmp.Or(e.options.pace, observeInterval))
+	}
+}
+
+// lookAgain makes the next look come at once: something has changed that everybody wants to see.
+func (e *Engine) lookAgain() {
+	select {
+	case e.again <- struct{}{}:
+	default:
 	}
 }
 

@@ -149,8 +149,8 @@ func TestBrowserShowsAStalledConsumer(t *testing.T) {
 database: {url: '${BOTHY_DATABASE_URL}'}
 consumer: {poll_interval: 200ms, pending_alert_after: 1s}
 consumers:
-  - {name: push, job: {kind: test.push}, recipients: {list: [alex]}}
   - {name: archive, job: {kind: test.archive}, recipients: none}
+  - {name: push, job: {kind: test.push}, recipients: {list: [alex]}}
 `
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -171,6 +171,7 @@ consumers:
 	p.until("push is stalled", cell("push", "state")+` === '\u2715 stalled' && `+cell("push", "lag")+` === '1'`)
 	p.until("that is the verdict", title+` === '1 of 2 stalled: push' && document.title.startsWith('! ')`)
 	p.until("it is said aloud", `document.querySelector('[aria-live=polite]').textContent.includes('stalled: push')`)
+	p.until("it stands first", `document.querySelector('#rows tr a').textContent === 'push' && document.querySelector('article h3').textContent === 'push'`)
 	p.until("the other one goes on", cell("archive", "state")+` === '\u2713 up to date'`)
 	if *pictures != "" {
 		p.screen(1280, 900, "light")
@@ -182,6 +183,7 @@ consumers:
 		t.Fatal(err)
 	}
 	p.until("push goes on", cell("push", "state")+` === '\u2713 up to date' && `+title+` === 'All 2 consumers keep up'`)
+	p.until("it stands in its place again", `document.querySelector('#rows tr a').textContent === 'archive'`)
 	if got := p.complaints(); len(got) > 0 {
 		t.Errorf("the page complains: %q", got)
 	}

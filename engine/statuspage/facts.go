@@ -123,7 +123,7 @@ func (c *Consumer) Judge(now time.Time, fresh bool) {
 		c.State = StateUnknown
 	case !c.Declared:
 		c.State = StateUndeclared
-	case c.Cursor == nil:
+	case c.Cursor == nil && !failing:
 		c.State = StateNew
 	case late && c.MovedAt != nil && now.Sub(*c.MovedAt).Seconds() <= *c.AlertAfterSeconds:
 		c.State = StateLate

@@ -38,6 +38,7 @@ func TestJudge(t *testing.T) {
 		"failing at the head":            {stands(0, 0, time.Hour, failing), false, statuspage.StateFailing},
 		"failed once":                    {stands(0, 0, time.Hour, over), false, statuspage.StateCurrent},
 		"no cursor":                      {statuspage.Consumer{Declared: true}, false, statuspage.StateNew},
+		"no cursor, and failing":         {statuspage.Consumer{Declared: true, Failure: failing}, false, statuspage.StateFailing},
 		"not declared":                   {statuspage.Consumer{Cursor: new(int64(7)), PendingSeconds: new(1e6)}, false, statuspage.StateUndeclared},
 		"not seen of late":               {stands(3, 61, time.Hour, nil), true, statuspage.StateUnknown},
 		"not seen of late, not declared": {statuspage.Consumer{}, true, statuspage.StateUnknown},

@@ -16,6 +16,7 @@ const states = {
   current: ['\u2713', 'up to date'], working: ['\u2192', 'working'], late: ['!', 'late'], stalled: ['\u2715', 'stalled'],
   failing: ['!', 'failing'], new: ['+', 'no cursor yet'], undeclared: ['\u2013', 'not declared'], unknown: ['?', 'not known'],
 };
+const urgent = {stalled: 0, failing: 1, late: 2, new: 3};
 const identities = {
   same: 'Unchanged', restored: 'Restored, not finalized', unknown: 'Not known',
 };
@@ -223,7 +224,7 @@ function verdict() {
   const are = (state) => consumers.filter((c) => c.state === state).map((c) => c.name);
   const list = (names) => (names.length > 5 ? `${names.slice(0, 5).join(', ')} and ${names.length - 5} more` : names.join(', '));
   let state = 'good', title = consumers.length === 1 ? 'The consumer keeps up' : `All ${consumers.length} consumers keep up`;
-  const worst = [['stalled', 'bad', 'stalled'], ['failing', 'bad', 'failing'], ['late', 'warn', 'late']].find(([s]) => are(s).length);
+  const worst = [['stalled', 'bad', 'stalled'], ['failing', 'bad', 'failing'], ['late', 'warn', 'late'], ['new', 'warn', 'without a cursor']].find(([s]) => are(s).length);
   if (!fresh) {
     [state, title] = ['bad', 'Where the consumers stand is not known'];
   } else if (worst) {
@@ -258,6 +259,21 @@ function draw() {
     if (!names.has(name)) { row.remove(); card.remove(); rows.delete(name); }
   }
   facts.consumers.forEach(drawConsumer);
+  arrange();
+}
+
+// arrange puts those in trouble first, and else keeps the order of the file. Rows are moved only when that changes.
+function arrange() {
+  const rank = (c) => (c.state in urgent ? urgent[c.state] : 9);
+  const order = facts.consumers.slice().sort((a, b) => rank(a) - rank(b)).map((c) => c.name);
+  if ($('rows').dataset.order === order.join()) return;
+  $('rows').dataset.order = order.join();
+  const focus = document.activeElement;
+  for (const name of order) {
+    $('rows').append(rows.get(name).row);
+    $('cards').append(rows.get(name).card);
+  }
+  if (focus !== document.activeElement) focus.focus();
 }
 
 // --- asking ---
