@@ -49,12 +49,6 @@ func (e *Engine) DropExpired(ctx context.Context) error {
 // WithMaintenance changes how often the log is looked after.
 func WithMaintenance(d time.Duration) Option { return func(o *options) { o.maintenance = d } }
 
-// Address is where http.listen listens, once it does.
-func (e *Engine) Address() string {
-	address, _ := e.address.Load().(string)
-	return address
-}
-
 // Look observes the database once, as Run does in the background.
 func (e *Engine) Look(ctx context.Context) error { return e.look(ctx) }
 

@@ -47,7 +47,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	}
 	defer end()
 	if role == RoleAPI {
-		e.health.set(func(h *health) { h.started = true })
+		e.tell(func(h *health) { h.started = true })
 		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
 		<-ctx.Done()
 		return nil
@@ -58,9 +58,10 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		}
 		return err
 	}
+	e.lookAgain() // there are cursors now
 	runner := consumer.NewRunner(notifying{e}, e.runnable(), e.waker(ctx), e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
-	e.health.set(func(h *health) { h.started = true })
+	e.tell(func(h *health) { h.started = true })
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
 
 	maintaining, stopMaintaining := context.WithCancel(ctx)
@@ -105,7 +106,7 @@ func (e *Engine) Prepare(ctx context.Context) error {
 		return err
 	}
 	if err := problems.Err(); err != nil {
-		e.health.set(func(h *health) { h.unfit = true })
+		e.tell(func(h *health) { h.unfit = true })
 		return err
 	}
 	if e.config.Database.Guarded() && !e.store.ReadsIdentity() {

@@ -108,6 +108,7 @@ type Defaults struct {
 type Jobs struct {
 	Schema  string `yaml:"schema" default:"public" validate:"river_schema" since:"0.1" doc:"The schema that holds River's tables."`
 	Migrate bool   `yaml:"migrate" default:"false" since:"0.1" doc:"Whether migrating also creates and upgrades River's tables there."`
+	UIURL   string `yaml:"ui_url" validate:"omitempty,page_url" since:"0.1" doc:"The address of a page that shows the jobs, such as an installation of River UI. The status page links to it."`
 }
 
 // Shutdown says how the engine stops.
@@ -117,7 +118,8 @@ type Shutdown struct {
 
 // HTTP says what the engine serves over HTTP.
 type HTTP struct {
-	Listen string `yaml:"listen" validate:"omitempty,listen_address" since:"0.1" doc:"The address of the listener that serves /metrics, /healthz and /readyz, such as 127.0.0.1:9464, or :9464 for every interface. Absent: nothing is served."`
+	Listen     string `yaml:"listen" validate:"omitempty,listen_address" since:"0.1" doc:"The address of the listener that serves /metrics, /healthz and /readyz, and /status in the roles api and all, such as 127.0.0.1:9464, or :9464 for every interface. Absent: nothing is served."`
+	AdminToken Secret `yaml:"admin_token" validate:"omitempty,admin_token" since:"0.1" doc:"The token that the status page asks for. Write it as a variable. Absent: /status answers 404."`
 }
 
 // Log says what the engine writes about itself.

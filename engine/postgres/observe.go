@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -129,4 +130,30 @@ func (s *Store) Reach(ctx context.Context) error {
 		return nil // it answers, and the connections of the pool are there
 	}
 	return failed("reach the database", err)
+}
+
+// Oldest is the lowest event that retention has left.
+type Oldest struct {
+	Seq int64
+	At  time.Time // when it happened
+	Now time.Time // by the same clock
+}
+
+// Oldest looks for the oldest event; nil when the log is empty. It may have to look into every partition, so it is
+// asked less often than where the consumers stand.
+func (s *Store) Oldest(ctx context.Context) (*Oldest, error) {
+	const doing = "read the oldest event"
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.beginLook()})
+	if err != nil {
+		return nil, failed(doing, err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	var o Oldest
+	err = tx.QueryRow(ctx, `SELECT seq, occurred_at, clock_timestamp() FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1`).Scan(&o.Seq, &o.At, &o.Now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &o, failed(doing, err)
 }
