@@ -220,6 +220,18 @@ func TestFlawsAreOff(t *testing.T) {
 	}
 }
 
+// What the README says of them is true.
+func TestReadmeCountsMutations(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("in %d ways and demands that each is found", len(mutations)); !strings.Contains(string(text), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+}
+
 // The page of the simulator lists every mutation and the promise that finds it.
 func TestPageListsMutations(t *testing.T) {
 	t.Parallel()

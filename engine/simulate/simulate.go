@@ -87,8 +87,9 @@ func shapeOf(r *rand.Rand) Shape {
 	if r.IntN(4) == 0 { // only some rules can fail on an event
 		s.Faults |= FaultPoison
 		s.first, s.after = 3+r.IntN(2), 1+r.IntN(2)
-		if r.IntN(3) == 0 {
+		if r.IntN(3) > 0 { // retention has to overtake a consumer that stands before the event
 			s.Faults |= FaultRetention
+			s.Events, s.Producers, s.Faults = s.Events+8, 3, s.Faults&^(FaultCrash|FaultStop)
 		}
 	}
 	return s
