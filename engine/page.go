@@ -195,6 +195,7 @@ func (e *Engine) consumerFacts(fresh bool) []statuspage.Consumer {
 		delete(states, c.Name)
 		if has && fresh { // what the database said is left out once it is old
 			c.Cursor, c.Lag, c.PendingSeconds, c.MovedAt = &s.LastSeq, new(s.Lag()), new(s.PendingAge.Seconds()), &s.UpdatedAt
+			c.Quarantined = &s.Aside
 		}
 		if r := k.rounds[c.Name]; r != nil {
 			c.End, c.EndedAt, c.Failure = new(r.end), new(r.at), r.failure

@@ -184,6 +184,11 @@ consumers:
 	}
 	p.until("push goes on", cell("push", "state")+` === '\u2713 up to date' && `+title+` === 'All 2 consumers keep up'`)
 	p.until("it stands in its place again", `document.querySelector('#rows tr a').textContent === 'archive'`)
+	if _, err := conn.Exec(t.Context(), `INSERT INTO bothy.event_quarantine (consumer, seq, error_type, message, attempts) VALUES ('push', 1, '22012', 'x', 6)`); err != nil {
+		t.Fatal(err)
+	}
+	d.append(t, placed)
+	p.until("what is set aside is told", `[...document.querySelectorAll('article .aside')].filter((a) => !a.hidden && a.textContent === '1 event set aside: engine quarantine list').length === 1`)
 	if got := p.complaints(); len(got) > 0 {
 		t.Errorf("the page complains: %q", got)
 	}

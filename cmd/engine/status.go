@@ -25,7 +25,8 @@ func statusCommand(env lookupEnv) *cobra.Command {
   LAG      how many events it still has to see
   PENDING  how long the oldest of them has waited, and "late" when that is longer than LATE AFTER
   LATE     pending_alert_after: from when it counts as late
-  END      how its newest round ended, as far as the engine at http.listen on this machine knows
+  END      how its newest round ended, as far as the engine at http.listen on this machine knows, and
+           how many events are set aside (see engine quarantine list)
 
 A consumer that is declared and has never run has no cursor yet; its first worker puts it at the head. One
 that has a cursor and is not declared any more is marked with *.
@@ -36,7 +37,7 @@ block when something has changed. --format json prints one object per look:
   {"at", "head", "partitions": {"count", "size", "headroom"},
    "identity": {"state": "same"|"restored"|"unknown", "stored": {"system", "timeline"}, "current": {...}, "epoch"},
    "consumers": [{"name", "declared", "cursor", "head", "lag", "pending_seconds", "pending_alert_after_seconds",
-                  "late", "end", "moved_at"}]}
+                  "late", "quarantined", "end", "moved_at"}]}
 
 Numbers that are not known are null.`,
 		Example: `  engine status
@@ -177,6 +178,7 @@ type statusConsumer struct {
 	PendingSeconds    *float64   `json:"pending_seconds"`
 	AlertAfterSeconds *float64   `json:"pending_alert_after_seconds"`
 	Late              bool       `json:"late"`
+	Quarantined       *int64     `json:"quarantined"`
 	End               *string    `json:"end"`
 	MovedAt           *time.Time `json:"moved_at"`
 }
@@ -223,4 +225,5 @@ func statusOf(cfg *config.Config, o engine.Observation, ends map[string]string) 
 
 func (c *statusConsumer) stands(s engine.State) {
 	c.Cursor, c.Lag, c.PendingSeconds, c.MovedAt = new(s.LastSeq), new(s.Lag()), new(s.PendingAge.Seconds()), new(s.UpdatedAt.UTC())
+	c.Quarantined = new(s.Aside)
 }

@@ -97,6 +97,9 @@ func (s status) write(to io.Writer, ages bool) error {
 		if c.End != nil {
 			end = *c.End
 		}
+		if c.Quarantined != nil && *c.Quarantined > 0 {
+			end += fmt.Sprintf(", %d set aside", *c.Quarantined)
+		}
 		fmt.Fprintf(table, "%s%s\t%s\t%d\t%s\t%s\t%s\t%s\n", c.Name, mark, cursor, c.Head, lag, pending, after, end)
 	}
 	return table.Flush()

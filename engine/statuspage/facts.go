@@ -78,8 +78,9 @@ type Consumer struct {
 	Lag               *int64     `json:"lag"`
 	PendingSeconds    *float64   `json:"pending_seconds"`
 	AlertAfterSeconds *float64   `json:"pending_alert_after_seconds"`
-	MovedAt           *time.Time `json:"moved_at"` // when the cursor moved last, by the clock of the database
-	End               *string    `json:"end"`      // of the newest round in this process
+	Quarantined       *int64     `json:"quarantined"` // events that it has set aside
+	MovedAt           *time.Time `json:"moved_at"`    // when the cursor moved last, by the clock of the database
+	End               *string    `json:"end"`         // of the newest round in this process
 	EndedAt           *time.Time `json:"ended_at"`
 	Failure           *Failure   `json:"failure"` // the last one in this process
 }

@@ -191,6 +191,7 @@ function drawConsumer(c) {
   const failure = card.querySelector('.trouble');
   shown(failure, failureText(c.failure));
   failure.classList.toggle('open', Boolean(c.failure && !c.failure.over));
+  shown(card.querySelector('.aside'), c.quarantined ? `${count(c.quarantined, 'event')} set aside: engine quarantine list` : '');
   curve(card, c);
   trail(card, c);
   machine(card, c);
