@@ -216,3 +216,31 @@ func TestQuarantineFollowsItsConsumer(t *testing.T) {
 		t.Errorf("quarantine: %q, want nothing", got)
 	}
 }
+
+// Whatever the kind of the rule, a retry reads the event as a round does; so many recipients too that a round would read no
+// further event beside it.
+func TestQuarantineRetryWithEveryRule(t *testing.T) {
+	t.Parallel()
+	entries := []entry{
+		{name: "field", recipients: "{field: audience}"}, {name: "list", recipients: "{list: [alex, sam]}"}, {name: "none", recipients: "none"},
+		{name: "query", recipients: `{query: "SELECT b.seq, unnest(b.audience) AS recipient FROM batch b"}`},
+	}
+	db := database(t, entries...)
+	e := open(t, configureWith(t, db.AppURL, "consumer: {max_jobs_per_round: 100}", entries...))
+	ensure(t, e)
+	const many = 300
+	db.Exec(t, `SELECT bothy.append_event('order.paid', NULL, NULL, (SELECT array_agg('person-' || n) FROM generate_series(1, 300) n), NULL)`)
+	db.Append(t, 1)
+	db.Exec(t, `UPDATE bothy.event_consumer_cursors SET last_seq = 2`)
+	for _, c := range entries {
+		db.Exec(t, `INSERT INTO bothy.event_quarantine (consumer, seq, error_type, message, attempts) VALUES ($1, 1, 'rule', 'x', 1)`, c.name)
+		want := map[string]int{"field": many, "list": 2, "none": 1, "query": many}[c.name]
+		done, err := e.RetryQuarantined(t.Context(), c.name, 1, "alex")
+		if err != nil || done.Jobs != want {
+			t.Errorf("%s: got %d jobs, %v, want %d", c.name, done.Jobs, err, want)
+		}
+		if jobs := len(jobsOf(t, db, c.name)); jobs != want {
+			t.Errorf("%s: %d jobs are there, want %d", c.name, jobs, want)
+		}
+	}
+}
