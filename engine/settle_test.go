@@ -222,7 +222,9 @@ func TestQuarantineFollowsItsConsumer(t *testing.T) {
 func TestQuarantineRetryWithEveryRule(t *testing.T) {
 	t.Parallel()
 	entries := []entry{
-		{name: "field", recipients: "{field: audience}"}, {name: "list", recipients: "{list: [alex, sam]}"}, {name: "none", recipients: "none"},
+		{name: "field", recipients: "{field: audience}"},
+		{name: "list", recipients: "{list: [alex, sam]}"},
+		{name: "none", recipients: "none"},
 		{name: "query", recipients: `{query: "SELECT b.seq, unnest(b.audience) AS recipient FROM batch b"}`},
 	}
 	db := database(t, entries...)
