@@ -87,6 +87,7 @@ type Engine struct {
 	signals  *telemetry.Signals
 	health   *health
 	outage   *outage
+	guard    *guard
 	address  atomic.Value // a string: where http.listen listens
 
 	mu      sync.Mutex
@@ -216,6 +217,11 @@ type notifying struct{ *Engine }
 
 // Round runs one round.
 func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
+	if held := n.guard.hold(); held != nil {
+		o := n.heldRound(held)
+		n.note(ctx, c.Name, &o, 0)
+		return o
+	}
 	begin := time.Now()
 	o := n.service.Round(ctx, c)
 	n.note(ctx, c.Name, &o, time.Since(begin))

@@ -65,3 +65,6 @@ func (e *Engine) LookAtSchema(ctx context.Context) { e.lookAtSchema(ctx) }
 
 // Reasons are why the engine is not ready.
 func (e *Engine) Reasons() []string { return words(e.health.reasons()) }
+
+// Holds are the reasons to do no work on a database.
+var Holds = holds

@@ -62,7 +62,11 @@ func (e *Engine) pages() api.Options {
 // measure makes the metrics and what is known of the process's health.
 func (e *Engine) measure() error {
 	e.outage = &outage{reach: e.store.Reach, logger: e.options.logger}
-	e.health = &health{outage: e.outage, fresh: e.fresh(), observed: time.Now()}
+	e.guard = &guard{
+		recognize: e.store.Recognize, on: e.config.Database.Guarded(), environment: e.config.Database.Environment,
+		logger: e.options.logger, changed: make(chan struct{}),
+	}
+	e.health = &health{outage: e.outage, guard: e.guard, fresh: e.fresh(), observed: time.Now()}
 	digest, err := configDigest(e.config)
 	if err != nil {
 		return err
@@ -194,12 +198,19 @@ func (e *Engine) watch(ctx context.Context) {
 			checked = time.Now()
 			e.lookAtSchema(ctx)
 		}
+		if e.guard.hold() != nil {
+			next.Reset(observeRetry) // somebody is putting it right, and waits for the engine
+			continue
+		}
 		next.Reset(observeInterval)
 	}
 }
 
 // look asks once where the log and the consumers stand.
 func (e *Engine) look(ctx context.Context) error {
+	if err := e.guard.check(ctx); err != nil {
+		return err
+	}
 	before := time.Now()
 	o, err := e.store.Observe(ctx)
 	if err != nil {
@@ -212,9 +223,7 @@ func (e *Engine) look(ctx context.Context) error {
 		seen.Standings = append(seen.Standings, telemetry.Standing{Name: c.Name, Lag: c.Lag(), PendingAge: c.PendingAge})
 	}
 	e.signals.Observed(seen)
-	e.health.set(func(h *health) {
-		h.observed, h.unfinalized = after, e.config.Database.Guarded() && !o.Finalized()
-	})
+	e.health.set(func(h *health) { h.observed = after })
 	return nil
 }
 
@@ -240,11 +249,14 @@ func mayBeOutage(errorType string) bool {
 	}
 }
 
-// note counts a round, and finds out whether the database is gone when one fails.
+// note counts a round, and finds out whether the database is gone when one fails, or another one than it was.
 func (e *Engine) note(ctx context.Context, name string, o *consumer.Outcome, took time.Duration) {
 	switch {
 	case o.End.Failure == consumer.FailureError && mayBeOutage(o.ErrorType()):
 		o.Outage = e.outage.begins(ctx)
+	case o.End.Name == endUnfinalized && !o.Held:
+		o.Held = true          // the guard tells it, once for all consumers
+		_ = e.guard.check(ctx) // else the next look finds it
 	case o.Head > 0:
 		e.outage.ends(ctx)
 	}

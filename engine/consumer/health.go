@@ -68,6 +68,10 @@ func newHealth(c Consumer, logger *slog.Logger) *health {
 }
 
 func (h *health) record(ctx context.Context, o Outcome) {
+	if o.Held {
+		h.ends(ctx, &h.locked)
+		return
+	}
 	if o.End.Log != nil {
 		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...) //nolint:sloglint // the table says it
 	}

@@ -246,7 +246,7 @@ func TestMigrateIdentityRights(t *testing.T) {
 	o.AdminURL, o.Owner, o.Bootstrap, o.Producers, o.JobsSchema = db.OwnerURL, "", false, nil, ""
 	db.Exec(t, `GRANT CREATE ON DATABASE `+db.Name+` TO bothy_owner`)
 	report := migrate(t, o)
-	want := []postgres.Need{{Do: `GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO "bothy_app"`, Role: "bothy_app"}}
+	want := []postgres.Need{{Do: `GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO "bothy_app"`, Role: "bothy_app", Stops: true}}
 	if diff := cmp.Diff(want, report.Missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/bothy/engine/api"
+	"example.com/bothy/engine/consumer"
+	"example.com/bothy/engine/machine"
+	"example.com/bothy/engine/postgres"
+)
+
+// HeldError says that the engine does no work on this database, because it may not be the one that it is meant to work.
+type HeldError struct {
+	Reasons []api.Reason
+	Advice  string
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("the engine does no work (%s): %s", strings.Join(words(e.Reasons), ", "), e.Advice)
+}
+
+// guard holds the engine back while the database is not known to be the one whose history the cursors follow: no
+// round runs, no partition is dropped, no cursor is made. It looks at the start, whenever a connection is made
+// anew, on a timer and when a round finds something wrong; and every round compares in its own transaction,
+// since a server can be promoted under an open connection. It lets go by itself when what it found is put right.
+type guard struct {
+	recognize   func(context.Context) (postgres.Recognition, error)
+	on          bool   // database.restore_guard
+	environment string // database.environment
+	logger      *slog.Logger
+
+	looking sync.Mutex // one look at a time, so that an older one never has the last word
+
+	mu      sync.Mutex
+	held    *HeldError // nil while the engine may work
+	since   time.Time
+	changed chan struct{} // closed at the next change
+}
+
+// check looks which database this is. An error is one of looking, and changes nothing.
+func (g *guard) check(ctx context.Context) error {
+	g.looking.Lock()
+	defer g.looking.Unlock()
+	r, err := g.recognize(ctx)
+	if err != nil {
+		return err
+	}
+	g.judge(ctx, r)
+	return nil
+}
+
+// judge takes note of what was seen, and tells when it is news.
+func (g *guard) judge(ctx context.Context, r postgres.Recognition) {
+	found := holds(r, g.on, g.environment)
+	g.mu.Lock()
+	before, since := g.held, g.since
+	g.held = nil
+	if len(found) > 0 {
+		g.held = &HeldError{Reasons: found, Advice: advice(found[0], r, g.environment)}
+	}
+	news := !slices.Equal(reasonsOf(before), found)
+	if news {
+		close(g.changed)
+		g.changed = make(chan struct{})
+	}
+	if before == nil {
+		g.since = time.Now()
+	}
+	g.mu.Unlock()
+	switch {
+	case !news:
+	case len(found) > 0:
+		g.logger.LogAttrs(ctx, slog.LevelError, holdMessage(found[0]), //nolint:sloglint // constants of this file
+			slog.String("error.type", string(found[0])), slog.String("bothy.hold.advice", advice(found[0], r, g.environment)),
+			slog.String("bothy.identity.stored", r.Stored.String()), slog.String("bothy.identity.current", r.Current.String()))
+	default:
+		g.logger.InfoContext(ctx, "engine goes on: the database is the one that the cursors follow",
+			slog.Duration("bothy.hold.duration", time.Since(since).Round(time.Millisecond)))
+	}
+}
+
+// holds are the reasons to do no work on a database. What cannot be read counts neither as the same nor as another.
+func holds(r postgres.Recognition, guarded bool, environment string) (reasons []api.Reason) {
+	if guarded && r.Differs() {
+		reasons = append(reasons, api.Unfinalized)
+	}
+	if guarded && len(r.Lacks) > 0 {
+		reasons = append(reasons, api.Unreadable)
+	}
+	if r.Recovering {
+		reasons = append(reasons, api.Recovering)
+	}
+	if environment != "" && r.Environment != "" && environment != r.Environment {
+		reasons = append(reasons, api.OtherEnvironment)
+	}
+	return reasons
+}
+
+// holdMessage is what the log says when the engine begins to be held.
+func holdMessage(r api.Reason) string {
+	switch r {
+	case api.Unfinalized:
+		return "engine does no work: the database was restored or promoted, and that is not finalized"
+	case api.Unreadable:
+		return "engine does no work: its role may not read which server this is, so a restore would not be noticed"
+	case api.Recovering:
+		return "engine does no work: the database replays a log; it is a standby, or a restore that is not at its end"
+	case api.OtherEnvironment:
+		return "engine does no work: the database belongs to another environment"
+	default:
+		return "engine does no work"
+	}
+}
+
+// advice is what to do about a reason.
+func advice(reason api.Reason, r postgres.Recognition, environment string) string {
+	switch reason {
+	case api.Unfinalized:
+		return "stop the producers, then run `engine restore finalize`: docs/restore.md has the steps"
+	case api.Unreadable:
+		return "run `engine migrate up --bootstrap` as an administrator, or: " + strings.Join(r.Lacks, "; ")
+	case api.Recovering:
+		return "connect to the primary, or wait until this server is promoted; then run `engine restore finalize`: docs/restore.md has the steps"
+	case api.OtherEnvironment:
+		return fmt.Sprintf("the database says %q and database.environment %q: connect to the right one; when this one is a copy that is to be %q, finalize its restore and run `engine migrate up --new-environment`",
+			r.Environment, environment, environment)
+	default:
+		return ""
+	}
+}
+
+// hold is why the engine may do no work now, or nil.
+func (g *guard) hold() *HeldError {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
+}
+
+func reasonsOf(e *HeldError) []api.Reason {
+	if e == nil {
+		return nil
+	}
+	return e.Reasons
+}
+
+// wait returns once the engine may work, or when ctx ends. Somebody else looks meanwhile.
+func (g *guard) wait(ctx context.Context) error {
+	for {
+		g.mu.Lock()
+		held, changed := g.held, g.changed
+		g.mu.Unlock()
+		if held == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
+// goingOn is a waker that also wakes the consumers when the engine may work again.
+type goingOn struct {
+	consumer.Waker
+	guard *guard
+}
+
+// Run wakes until ctx ends.
+func (w goingOn) Run(ctx context.Context, wake func()) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		for {
+			w.guard.mu.Lock()
+			changed := w.guard.changed
+			w.guard.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			if w.guard.hold() == nil {
+				wake()
+			}
+		}
+	})
+	return w.Waker.Run(ctx, wake)
+}
+
+// heldRound is a round that the guard did not let begin. It ends as one does that found it out by itself.
+func (e *Engine) heldRound(held *HeldError) consumer.Outcome {
+	return consumer.Outcome{End: e.end(endUnfinalized), Err: held, Held: true}
+}
+
+// endUnfinalized is the end of a round on a database that is not finalized.
+const endUnfinalized = "unfinalized"
+
+// end is one of the ends of the round table, which all exist: the table is proven.
+func (e *Engine) end(name string) machine.End {
+	for _, end := range e.table.Ends() {
+		if end.Name == name {
+			return end
+		}
+	}
+	return machine.End{Name: name, Next: machine.Wait, Edge: machine.Unchanged}
+}
