@@ -26,6 +26,11 @@ const (
 	ConsumerLost    Action = "consumer.lost"    // it skipped the events First to Last, which retention had removed
 )
 
+// The actions on the installation. The subject of the deed is its id.
+const (
+	EnvironmentChanged Action = "instance.environment_changed" // its environment was From and became To
+)
+
 // Deed is one row of the audit about a consumer.
 type Deed struct {
 	Seq     int64     // of the audit, from 1, without a gap
@@ -41,7 +46,8 @@ type DeedDetails struct {
 	First   *int64 `json:"first,omitempty"`    // the first event that was lost
 	Last    *int64 `json:"last,omitempty"`     // the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
-	To      string `json:"to,omitempty"`       // the new name
+	From    string `json:"from,omitempty"`     // the former environment
+	To      string `json:"to,omitempty"`       // the new name, or the new environment
 	Reason  string `json:"reason,omitempty"`   // as the person gave it
 	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
 }

@@ -48,7 +48,7 @@ const (
 func rights(schema, app string, producers []string) []right {
 	in := func(name string) string { return quote(schema) + "." + name }
 	all := []right{{"SCHEMA", quote(schema), "USAGE", app}}
-	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events"} {
+	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events", "audit_seq"} {
 		all = append(all, right{"TABLE", in(table), "SELECT", app})
 	}
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
