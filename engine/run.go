@@ -46,6 +46,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		return err
 	}
 	defer end()
+	defer e.show(ctx, role)()
 	if role == RoleAPI {
 		e.health.set(func(h *health) { h.started = true })
 		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
@@ -140,6 +141,24 @@ func (e *Engine) runnable() []consumer.Consumer {
 	return list
 }
 
+// show makes a connection of its own that shows that this engine runs, where no listener does: a restore is not
+// finalized under it. The function that it returns ends the connection.
+func (e *Engine) show(ctx context.Context, role Role) (end func()) {
+	if role != RoleAPI && e.config.Sync.Notifies() {
+		return func() {} // the listener shows it
+	}
+	database := e.config.Database
+	showing, cancel := context.WithCancel(ctx)
+	var present sync.WaitGroup
+	present.Go(func() {
+		_ = postgres.Waker{
+			URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+			Present: database.Schema, Deaf: true,
+		}.Run(showing, func() {}) // ends with its context alone
+	})
+	return func() { cancel(); present.Wait() }
+}
+
 // waker listens on a connection of its own, unless sync.notify is off.
 func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	if !e.config.Sync.Notifies() {
@@ -149,6 +168,7 @@ func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	listening, hearing := true, true
 	return postgres.Waker{
 		URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+		Present: database.Schema,
 		Changed: func(err error) {
 			e.signals.Listens(err == nil)
 			switch {
