@@ -23,7 +23,7 @@ import (
 )
 
 // sessionPatience is how long a finalize waits for programs that were stopped a moment ago to be gone.
-const sessionPatience = 3 * time.Second
+const sessionPatience = 2 * time.Second
 
 // RestoreTable is the restore table of this binary, parsed and proven.
 func RestoreTable() (*machine.Machine, problem.List) {

@@ -23,10 +23,10 @@ const RestoreApplication = "bothy-restore"
 // RestoreOptions say how finalizing a restore reaches the database and what belongs to it.
 type RestoreOptions struct {
 	AdminURL string // connects as a role that may become the owner
-	URL      string // of the server process: the role that it names counts as the app; empty is none
+	URL      string // of the server process: the role that it connects as counts as the app; empty: the PG* variables
 	Schema   string // holds the engine's own tables
 	Owner    string // of the schema; empty is the connecting role
-	App      string // empty is the connecting role
+	App      string // another role that counts as the app; empty is none
 	// Producers append. Sessions of theirs, and of the app, stand in the way.
 	Producers []string
 	// JobsSchema is where River's tables are. Names and Kinds are those of the declared consumers and their jobs.

@@ -67,16 +67,13 @@ func (t *FinalizeTx) roleNames(words []string) ([]string, error) {
 	for _, word := range words {
 		switch word {
 		case roleApp:
-			names = append(names, t.r.m.report.App)
+			config, err := pgx.ParseConfig(t.r.o.URL)
+			if err != nil {
+				return nil, unreadableURL(err)
+			}
+			names = append(names, config.User)
 			if t.r.o.App != "" {
 				names = append(names, t.r.o.App)
-			}
-			if t.r.o.URL != "" {
-				config, err := pgx.ParseConfig(t.r.o.URL)
-				if err != nil {
-					return nil, unreadableURL(err)
-				}
-				names = append(names, config.User)
 			}
 		case roleProducers:
 			names = append(names, t.r.o.Producers...)
