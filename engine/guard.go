@@ -31,10 +31,13 @@ func (e *HeldError) Error() string {
 // round runs, no partition is dropped, no cursor is made. It looks at the start, whenever a connection is made
 // anew, on a timer and when a round finds something wrong; and every round compares in its own transaction,
 // since a server can be promoted under an open connection. It lets go by itself when what it found is put right.
+// Meanwhile the process keeps no connection: a finalize refuses while one is there.
 type guard struct {
 	recognize   func(context.Context) (postgres.Recognition, error)
-	on          bool   // database.restore_guard
-	environment string // database.environment
+	aside       func(context.Context) (postgres.Recognition, error) // the same on a connection of its own
+	rest        func()                                              // gives the other connections up
+	on          bool                                                // database.restore_guard
+	environment string                                              // database.environment
 	logger      *slog.Logger
 
 	looking sync.Mutex // one look at a time, so that an older one never has the last word
@@ -49,11 +52,18 @@ type guard struct {
 func (g *guard) check(ctx context.Context) error {
 	g.looking.Lock()
 	defer g.looking.Unlock()
-	r, err := g.recognize(ctx)
+	look := g.recognize
+	if g.hold() != nil {
+		look = g.aside // whoever finalizes waits for the connections of the engine to be gone
+	}
+	r, err := look(ctx)
 	if err != nil {
 		return err
 	}
 	g.judge(ctx, r)
+	if g.hold() != nil {
+		g.rest()
+	}
 	return nil
 }
 
@@ -130,7 +140,7 @@ func advice(reason api.Reason, r postgres.Recognition, environment string) strin
 	case api.Recovering:
 		return "connect to the primary, or wait until this server is promoted; then run `engine restore finalize`: docs/restore.md has the steps"
 	case api.OtherEnvironment:
-		return fmt.Sprintf("the database says %q and database.environment %q: connect to the right one; when this one is a copy that is to be %q, finalize its restore and run `engine migrate up --new-environment`",
+		return fmt.Sprintf("the database says %q and database.environment %q: connect to the right one; when this one is a copy that is to be %q, stop the producers and run `engine restore finalize`, or, where no restore is to be finalized, `engine migrate up --new-environment`",
 			r.Environment, environment, environment)
 	default:
 		return ""
@@ -168,32 +178,55 @@ func (g *guard) wait(ctx context.Context) error {
 	}
 }
 
-// goingOn is a waker that also wakes the consumers when the engine may work again.
-type goingOn struct {
-	consumer.Waker
-	guard *guard
-}
-
-// Run wakes until ctx ends.
-func (w goingOn) Run(ctx context.Context, wake func()) error {
+// during runs something until it ends, ctx ends or the engine is held.
+func (g *guard) during(ctx context.Context, run func(context.Context) error) error {
+	free, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var watching sync.WaitGroup
-	defer watching.Wait()
 	watching.Go(func() {
 		for {
-			w.guard.mu.Lock()
-			changed := w.guard.changed
-			w.guard.mu.Unlock()
+			g.mu.Lock()
+			held, changed := g.held, g.changed
+			g.mu.Unlock()
+			if held != nil {
+				cancel()
+				return
+			}
 			select {
-			case <-ctx.Done():
+			case <-free.Done():
 				return
 			case <-changed:
 			}
-			if w.guard.hold() == nil {
-				wake()
-			}
 		}
 	})
-	return w.Waker.Run(ctx, wake)
+	err := run(free)
+	cancel()
+	watching.Wait()
+	return err
+}
+
+// freely is a waker that keeps no connection while the engine is held, so that nothing of it stands in the way of who
+// finalizes the restore. It wakes the consumers when the engine may work again.
+type freely struct {
+	consumer.Waker
+
+	guard *guard
+	left  func() // called when the engine is held and the connection is gone
+}
+
+// Run wakes until ctx ends.
+func (w freely) Run(ctx context.Context, wake func()) error {
+	for {
+		if err := w.guard.wait(ctx); err != nil {
+			return err
+		}
+		wake()
+		err := w.guard.during(ctx, func(ctx context.Context) error { return w.Waker.Run(ctx, wake) })
+		if ctx.Err() != nil {
+			return err
+		}
+		w.left()
+	}
 }
 
 // heldRound is a round that the guard did not let begin. It ends as one does that found it out by itself.
@@ -212,4 +245,11 @@ func (e *Engine) end(name string) machine.End {
 		}
 	}
 	return machine.End{Name: name, Next: machine.Wait, Edge: machine.Unchanged}
+}
+
+// deaf takes note that nothing listens.
+func (e *Engine) deaf() {
+	if e.config.Sync.Notifies() {
+		e.signals.Listens(false)
+	}
 }

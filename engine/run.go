@@ -49,6 +49,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	if !e.config.Database.Guarded() {
 		e.options.logger.WarnContext(ctx, "restore guard is off: after a restore or a failover that lost commits, events are skipped and numbers used twice without a word")
 	}
+	defer e.show(ctx, role)()
 	if role == RoleAPI {
 		if err := e.guard.check(ctx); err != nil {
 			return err
@@ -64,7 +65,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		}
 		return err
 	}
-	runner := consumer.NewRunner(notifying{e}, e.runnable(), goingOn{e.waker(ctx), e.guard}, e.options.logger, e.options.observe)
+	runner := consumer.NewRunner(notifying{e}, e.runnable(), freely{e.waker(ctx), e.guard, e.deaf}, e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
 	e.health.set(func(h *health) { h.started = true })
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
@@ -163,6 +164,24 @@ func (e *Engine) runnable() []consumer.Consumer {
 	return list
 }
 
+// show makes a connection of its own that shows that this engine runs, where no listener does: a restore is not
+// finalized under it. The function that it returns ends the connection.
+func (e *Engine) show(ctx context.Context, role Role) (end func()) {
+	if role != RoleAPI && e.config.Sync.Notifies() {
+		return func() {} // the listener shows it
+	}
+	database := e.config.Database
+	showing, cancel := context.WithCancel(ctx)
+	var present sync.WaitGroup
+	present.Go(func() {
+		_ = freely{postgres.Waker{
+			URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+			Present: database.Schema, Deaf: true,
+		}, e.guard, func() {}}.Run(showing, func() {}) // ends with its context alone
+	})
+	return func() { cancel(); present.Wait() }
+}
+
 // waker listens on a connection of its own, unless sync.notify is off.
 func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	if !e.config.Sync.Notifies() {
@@ -172,6 +191,7 @@ func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	listening, hearing := true, true
 	return postgres.Waker{
 		URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+		Present: database.Schema,
 		Changed: func(err error) {
 			if err == nil {
 				_ = e.guard.check(ctx) // before the consumers are woken; else the timer finds it, and each round

@@ -63,7 +63,8 @@ func (e *Engine) pages() api.Options {
 func (e *Engine) measure() error {
 	e.outage = &outage{reach: e.store.Reach, logger: e.options.logger}
 	e.guard = &guard{
-		recognize: e.store.Recognize, on: e.config.Database.Guarded(), environment: e.config.Database.Environment,
+		recognize: e.store.Recognize, aside: e.store.RecognizeAside, rest: e.store.Rest,
+		on: e.config.Database.Guarded(), environment: e.config.Database.Environment,
 		logger: e.options.logger, changed: make(chan struct{}),
 	}
 	e.health = &health{outage: e.outage, guard: e.guard, fresh: e.fresh(), observed: time.Now()}
@@ -194,13 +195,13 @@ func (e *Engine) watch(ctx context.Context) {
 			next.Reset(observeRetry)
 			continue
 		}
-		if time.Since(checked) >= schemaInterval {
-			checked = time.Now()
-			e.lookAtSchema(ctx)
-		}
 		if e.guard.hold() != nil {
 			next.Reset(observeRetry) // somebody is putting it right, and waits for the engine
 			continue
+		}
+		if time.Since(checked) >= schemaInterval {
+			checked = time.Now()
+			e.lookAtSchema(ctx)
 		}
 		next.Reset(observeInterval)
 	}
@@ -210,6 +211,11 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) look(ctx context.Context) error {
 	if err := e.guard.check(ctx); err != nil {
 		return err
+	}
+	if e.guard.hold() != nil { // it answered, and where the consumers stand in another history says nothing
+		e.outage.ends(ctx)
+		e.health.set(func(h *health) { h.observed = time.Now() })
+		return nil
 	}
 	before := time.Now()
 	o, err := e.store.Observe(ctx)

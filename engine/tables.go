@@ -15,6 +15,7 @@ import (
 	"example.com/bothy/definitions"
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/diagram"
+	"example.com/bothy/engine/finalize"
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/problem"
 )
@@ -34,7 +35,9 @@ type TableReport struct {
 }
 
 // vocabularies are what the tables of this program may say, one for each machine.
-func vocabularies() []machine.Vocabulary { return []machine.Vocabulary{consumer.Vocabulary()} }
+func vocabularies() []machine.Vocabulary {
+	return []machine.Vocabulary{consumer.Vocabulary(), finalize.Vocabulary()}
+}
 
 // CheckTables proves the tables that this binary carries and plays their cases.
 func CheckTables() TableReport { return report(checkEmbedded()) }
@@ -63,7 +66,7 @@ func report(r machine.Report) TableReport {
 
 func checkEmbedded() machine.Report {
 	var sources []machine.Source
-	for _, given := range []func() (string, []byte){definitions.Round, definitions.RoundCases} {
+	for _, given := range []func() (string, []byte){definitions.Round, definitions.RoundCases, definitions.Restore, definitions.RestoreCases} {
 		file, text := given()
 		sources = append(sources, machine.Source{File: file, Text: text})
 	}

@@ -63,12 +63,44 @@ func (r Recognition) Differs() bool {
 	return r.Stored.Known() && r.Current.Known() && r.Stored != r.Current
 }
 
+// GuardApplication is the application name of the connection on which an engine that does no work looks whether it may
+// again. It reads one row and is gone.
+const GuardApplication = "bothy-guard"
+
+const recognizing = "look which database this is"
+
 // Recognize looks which database this is. It needs no right but to read the row of the installation.
-func (s *Store) Recognize(ctx context.Context) (r Recognition, err error) {
-	const doing = "look which database this is"
+func (s *Store) Recognize(ctx context.Context) (Recognition, error) {
 	ctx, cancel := s.bounded(ctx)
 	defer cancel()
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.beginLook()})
+	return s.recognize(ctx, s.pool)
+}
+
+// RecognizeAside does the same on a connection of its own, which is closed again.
+func (s *Store) RecognizeAside(ctx context.Context) (Recognition, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	config := s.pool.Config().ConnConfig
+	config.RuntimeParams["application_name"] = GuardApplication
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return Recognition{}, failed(recognizing, err)
+	}
+	defer closeSoon(ctx, conn)
+	return s.recognize(ctx, conn)
+}
+
+// Rest closes the connections of the pool, those in use when they are given back. The next one that is needed is made anew.
+func (s *Store) Rest() { s.pool.Reset() }
+
+// beginner is a pool or a connection.
+type beginner interface {
+	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+}
+
+func (s *Store) recognize(ctx context.Context, conn beginner) (r Recognition, err error) {
+	const doing = recognizing
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.beginLook()})
 	if err != nil {
 		return r, failed(doing, err)
 	}
