@@ -118,6 +118,10 @@ var rooms = map[string]wall{
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
 	},
+	"engine/enginetest/cluster": {
+		reason: "whole servers for tests below the commands",
+		never:  []string{house + "/cmd", modCobra},
+	},
 	"engine/expect": {
 		reason:    "tests of consumers are judged without knowing how a database answers, or who prints the verdict",
 		never:     []string{modPGX, modRiver, modSQL, modGoose, modFSM, modCobra, house + "/engine/postgres", house + "/engine/machine"},
