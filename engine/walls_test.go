@@ -166,6 +166,10 @@ var rooms = map[string]wall{
 		reason: "values and names are handed to it; it asks no database and runs no round",
 		never:  []string{modPGX, modRiver, modSQL, modGoose, modFSM, modYAML, modCobra, house + "/engine/consumer", house + "/engine/config", house + "/engine/postgres"},
 	},
+	"engine/restored": {
+		reason: "tests alone: real servers that are restored under the engine",
+		only:   []string{},
+	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",
 		only: []string{
@@ -187,7 +191,7 @@ var ownedModules = []struct {
 	{
 		modPGX,
 		[]string{
-			"engine/postgres", "engine/jobs", "engine/producer", "engine/devdb", "engine/enginetest", "cmd/engine",
+			"engine/postgres", "engine/jobs", "engine/producer", "engine/devdb", "engine/enginetest", "engine/enginetest/cluster", "cmd/engine",
 			"docs/examples/shop", "docs/examples/worker", "cmd/bench",
 			"engine", // passes on a tracer of the caller's
 		},
@@ -198,7 +202,7 @@ var ownedModules = []struct {
 		[]string{"engine/jobs", "engine/postgres", "engine/enginetest", "docs/examples/worker", "cmd/bench"},
 		"one room inserts jobs and one migrates; nobody else knows the queue",
 	},
-	{house + "/engine/enginetest", nil, "fixtures are for tests; no program carries them"},
+	{house + "/engine/enginetest", []string{"engine/enginetest/cluster"}, "fixtures are for tests; no program carries them"},
 }
 
 // packageFacts is what `go list` says of one package.
