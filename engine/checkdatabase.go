@@ -48,9 +48,26 @@ func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error
 	if err := d.poolers(ctx); err != nil {
 		return d.problems, err
 	}
+	if err := d.ownCursors(ctx, inspector); err != nil {
+		return d.problems, err
+	}
 	err = d.rules(ctx, inspector)
 	d.problems.Sort()
 	return d.problems, err
+}
+
+// ownCursors looks at the tables that a finalize would move: that it is needed is no moment to find a typing error.
+func (d *databaseCheck) ownCursors(ctx context.Context, inspector *postgres.Inspector) error {
+	for i, table := range restoreOptions(d.config, nil).Cursors {
+		found, err := inspector.CursorTable(ctx, table, d.config.Database.Admin().Reveal())
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			d.add(f.Severity, fmt.Sprintf("restore.cursors[%d].table", i), string(f.Code), f.What, f.Fix)
+		}
+	}
+	return nil
 }
 
 // rules looks at every query. One that cannot be asked about, since it runs into a time limit for instance, does

@@ -10,6 +10,17 @@ type life struct {
 	start  *int64          // the last number that it did not see; nil when it was made before there was an audit
 	former []span          // earlier names, oldest first
 	lost   []postgres.Deed // the losses to retention
+	// restored is the last restore that was finalized: the present epoch began then, at its head.
+	restored *postgres.Deed
+}
+
+// begin is the last number that the consumer has no job for in the present epoch: where it started, or where that
+// epoch did; nil when neither is recorded.
+func (l life) begin() *int64 {
+	if l.restored != nil {
+		return l.restored.Details.Head
+	}
+	return l.start
 }
 
 // loss is the deed that records that an event was lost, or nil.
@@ -46,6 +57,18 @@ func lives(deeds []postgres.Deed) map[string]life {
 			l := all[d.Subject]
 			l.lost = append(l.lost, d)
 			all[d.Subject] = l
+		case postgres.RestoreFinalized:
+			for _, moved := range d.Details.Cursors { // also those that were made before there was an audit
+				for _, n := range moved.Named {
+					if _, known := all[n.Name]; !known {
+						all[n.Name] = life{}
+					}
+				}
+			}
+			for name, l := range all {
+				l.restored = &d
+				all[name] = l
+			}
 		case postgres.ConsumerRetired:
 			delete(all, d.Subject)
 		}

@@ -345,3 +345,26 @@ func TestFinalizeRestore_Atomic(t *testing.T) {
 	}
 	wantText(t, db, "15", `SELECT seq::text FROM bothy.event_seq`)
 }
+
+// After a finalize the doctor and why know that a history ended: no job of before is missing, and what came after is
+// looked at as ever.
+func TestExplainedAfterFinalize(t *testing.T) {
+	t.Parallel()
+	db, cfg := restored(t)
+	finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndFinalized)
+	db.Append(t, 2)
+	e := open(t, cfg)
+	if o, err := e.Round(t.Context(), "push"); err != nil || o.Events != 2 {
+		t.Fatalf("round: got %d events, %v, %v, want 2", o.Events, o.Err, err)
+	}
+	for seq, want := range map[int64]engine.Verdict{4: engine.VerdictRestored, 12: engine.VerdictRestored, 16: engine.VerdictCreated} {
+		x, err := e.Why(t.Context(), seq, engine.WhyOptions{})
+		if err != nil || x.Consumers[0].Verdict != want {
+			t.Errorf("why %d: got %+v, %v, want verdict %s", seq, x.Consumers, err, want)
+		}
+	}
+	d, err := engine.Doctor(t.Context(), cfg, engine.DoctorOptions{})
+	if err != nil || !d.Healthy || d.Consumers[0].Events != 2 {
+		t.Errorf("doctor: got %+v, %v, want 2 events compared and nothing wrong", d, err)
+	}
+}

@@ -114,6 +114,11 @@ var rooms = map[string]wall{
 		reason: "draws tables; what they are about is not its business",
 		only:   []string{"cmp", "fmt", "slices", "strings", house + "/engine/machine"},
 	},
+	"engine/finalize": {
+		reason:    "runs the restore table over a store; no statement and no file is its own",
+		never:     []string{modPGX, modRiver, modSQL, modGoose, modCobra, house + "/engine/config", house + "/engine/postgres", house + "/engine/consumer"},
+		notItself: []string{modFSM, modYAML},
+	},
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
@@ -156,6 +161,12 @@ var rooms = map[string]wall{
 		only: []string{
 			"bytes", "crypto/sha256", "encoding/hex", "encoding/json", "fmt", "regexp", "slices", "strconv", "strings", "sync",
 			"unicode", "unicode/utf8", house + "/engine/problem",
+		},
+	},
+	"engine/restore": {
+		reason: "pure: what a restore means, as values; no statement, no table of steps, no clock",
+		only: []string{
+			"bytes", "encoding/hex", "encoding/json", "errors", "fmt", "io", "strconv", "time", house + "/engine/round",
 		},
 	},
 	"engine/simulate": {

@@ -225,6 +225,8 @@ func closedWords(v Vocabulary) map[string][]string {
 func TestMutants(t *testing.T) {
 	file, text := definitions.Round()
 	casesFile, cases := definitions.RoundCases()
+	restoreFile, restore := definitions.Restore()
+	restoreCasesFile, restoreCases := definitions.RestoreCases()
 	sources := folder(t, "testdata/door")
 	for _, tt := range []struct {
 		table, cases Source
@@ -232,9 +234,11 @@ func TestMutants(t *testing.T) {
 		least        int
 	}{
 		{Source{file, text}, Source{casesFile, cases}, roundVocabulary(), 1400},
+		{Source{restoreFile, restore}, Source{restoreCasesFile, restoreCases}, restoreVocabulary(), 2500},
 		{sources[1], sources[0], doorVocabulary(), 300},
 	} {
 		t.Run(tt.v.Machine, func(t *testing.T) {
+			t.Parallel()
 			original, problems := Load(tt.table.File, tt.table.Text, tt.v)
 			if len(problems) > 0 {
 				t.Fatal(problems)
@@ -260,8 +264,10 @@ func TestMutants(t *testing.T) {
 				}
 				byCase++
 				t.Logf("only a case reports: %s", m.name)
-				// Of the round, the promises hold all but the text of a record.
-				if tt.v.Machine == "round" && !strings.Contains(m.name, "log.message") {
+				// Of the tables of this program, the promises hold all but the text of a record, the order of a list and
+				// an answer of restore.yaml that is told as a broken step: there it changes nothing.
+				told := slices.ContainsFunc([]string{"log.message", ".with.roles[", ": end failed instead of counter"}, func(part string) bool { return strings.Contains(m.name, part) })
+				if tt.v.Machine != doorVocabulary().Machine && !told {
 					t.Errorf("%s: no promise of the program forbids it", m.name)
 				}
 			}

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/jackc/pgx/v5"
+
+	"example.com/bothy/engine/restore"
 )
 
 // Action is what was done. The set is closed: the table refuses any other.
@@ -31,7 +33,13 @@ const (
 	EnvironmentChanged Action = "instance.environment_changed" // its environment was From and became To
 )
 
-// Deed is one row of the audit about a consumer.
+// The actions on the installation as a whole.
+const (
+	RestoreFinalized Action = "instance.restore_finalized" // a new epoch began at Head, and every cursor was moved there
+	Relocated        Action = "instance.relocated"         // the identity of another server was stored
+)
+
+// Deed is one row of the audit about a consumer, or one that changed where all of them stand.
 type Deed struct {
 	Seq     int64     // of the audit, from 1, without a gap
 	At      time.Time // the server's clock
@@ -50,6 +58,8 @@ type DeedDetails struct {
 	To      string `json:"to,omitempty"`       // the new name, or the new environment
 	Reason  string `json:"reason,omitempty"`   // as the person gave it
 	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
+	// Cursors are those that a finalized restore moved.
+	Cursors []restore.Moved `json:"cursors,omitempty"`
 }
 
 // String says what was done, as the rest of a sentence that begins with the consumer.
@@ -64,6 +74,8 @@ func (d Deed) String() string {
 		return "was retired " + on + ": " + printable(d.Details.Reason)
 	case ConsumerLost:
 		return "lost events to retention " + on
+	case RestoreFinalized, Relocated:
+		return "was restored " + on
 	default:
 		return string(d.Action) + " " + on
 	}
@@ -112,10 +124,10 @@ func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, s
 	return seq, failed("append to the audit", err)
 }
 
-// consumerDeeds are all deeds about consumers, in their order.
+// consumerDeeds are all deeds about consumers, and the restores that were finalized, in their order.
 func consumerDeeds(ctx context.Context, conn Querier, schema string) ([]Deed, error) {
 	rows, err := conn.Query(ctx, `SELECT seq, at, action, subject, details FROM `+quote(schema)+`.audit_events
-WHERE action LIKE 'consumer.%' ORDER BY seq`)
+WHERE action LIKE 'consumer.%' OR action = $1 ORDER BY seq`, string(RestoreFinalized))
 	if err != nil {
 		return nil, failed("read the audit", err)
 	}

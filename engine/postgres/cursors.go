@@ -255,7 +255,7 @@ func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorS
 		statement, args = `UPDATE `+table+` SET name = $2 WHERE name = $1`, append(args, step.Details.To)
 	case ConsumerRetired:
 		statement = `DELETE FROM ` + table + ` WHERE name = $1`
-	case ConsumerCreated, ConsumerLost:
+	case ConsumerCreated, ConsumerLost, RestoreFinalized, Relocated:
 		return fmt.Errorf("not a change of a cursor: %s", step.Action)
 	default:
 		return fmt.Errorf("a cursor knows no action %q", step.Action)

@@ -266,6 +266,9 @@ func (t *FinalizeTx) state(ctx context.Context) (s restore.State, err error) {
 		}
 		c.Table, c.Column = own.table, own.column
 		s.Cursors = append(s.Cursors, c)
+		if err := t.apart(ctx, in+own.table, own.column, "true", &s); err != nil {
+			return s, err
+		}
 	}
 	head, err := ReadAuditHead(ctx, t.pg, t.r.o.Schema)
 	if err != nil {
@@ -282,6 +285,9 @@ func (t *FinalizeTx) state(ctx context.Context) (s restore.State, err error) {
 		}
 		c.Table, c.Column = table.name(), table.Column
 		s.Cursors = append(s.Cursors, c)
+		if err := t.apart(ctx, table.sql(), table.Column, table.condition(), &s); err != nil {
+			return s, err
+		}
 	}
 	return s, failed("become the owner", t.r.m.actAsOwner(ctx, t.pg))
 }
@@ -299,6 +305,14 @@ func (t *FinalizeTx) standing(ctx context.Context, table, column, where, name st
 	}
 	c.Named, err = pgx.CollectRows(rows, pgx.RowToStructByPos[restore.Position])
 	return c, failed("read the cursors of "+table, err)
+}
+
+// apart counts the rows of the table that was read last which are not at the head.
+func (t *FinalizeTx) apart(ctx context.Context, table, column, where string, s *restore.State) error {
+	c := &s.Cursors[len(s.Cursors)-1]
+	err := t.pg.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FILTER (WHERE %[1]s < $1), count(*) FILTER (WHERE %[1]s > $1) FROM %[2]s WHERE %[3]s`, quote(column), table, where), s.Head()).
+		Scan(&c.Behind, &c.Ahead)
+	return failed("count the cursors of "+table, err)
 }
 
 // actFor changes over to a role that may do verbs with a table that is not the engine's: the owner, else whoever

@@ -74,16 +74,10 @@ const (
 
 // MoveOf is what moving the cursors of a table to the head does.
 func MoveOf(c Cursor, head int64) Moved {
-	m := Moved{Table: c.Table, Column: c.Column, To: head}
+	m := Moved{Table: c.Table, Column: c.Column, To: head, Rows: c.Behind + c.Ahead, Behind: c.Behind, Ahead: c.Ahead}
 	for _, p := range c.Named {
 		if p.Seq == head {
 			continue
-		}
-		m.Rows++
-		if p.Seq < head {
-			m.Behind++
-		} else {
-			m.Ahead++
 		}
 		m.Named = append(m.Named, Named{p.Name, p.Seq, head, max(0, head-p.Seq)})
 	}

@@ -33,6 +33,8 @@ type Cursor struct {
 	Rows   int64      `json:"rows"`
 	Lowest *int64     `json:"lowest"` // nil when there is no row
 	Top    *int64     `json:"highest"`
+	Behind int64      `json:"behind"` // rows below the head
+	Ahead  int64      `json:"ahead"`  // rows above it
 	Named  []Position `json:"named,omitempty"`
 }
 
