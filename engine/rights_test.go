@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,7 +77,39 @@ func live(ctx context.Context, t *testing.T, db *enginetest.DB) error {
 	if _, err := engine.VerifyAudit(ctx, cfg, nil); err != nil {
 		return err
 	}
-	_, err = e.Compare(ctx, nil)
+	if _, err := e.Compare(ctx, nil); err != nil {
+		return err
+	}
+	return setAsideAndSettle(ctx, t, db)
+}
+
+// setAsideAndSettle sets an event aside, and takes it out of the quarantine again.
+func setAsideAndSettle(ctx context.Context, t *testing.T, db *enginetest.DB) error {
+	t.Helper()
+	e, err := engine.Open(ctx, configureWith(t, db.AppURL, quickly, entry{name: "handler", recipients: "{handler: own}", extra: ", on_failure: quarantine, after: 1"}))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	failures := 0
+	register(t, e, "own", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
+		if failures++; failures == 1 {
+			return nil, errors.New("no luck")
+		}
+		return []string{"alex"}, nil
+	})
+	conn, err := pgx.Connect(ctx, db.AppURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, `SELECT bothy.append_event('order.created', 'order', '1', NULL, NULL)`); err != nil {
+		return err
+	}
+	if o := e.Suspect(ctx, "handler", 3); o.End.Name != "quarantined" {
+		return fmt.Errorf("a round with a suspect ended %s: %w", o.End.Name, o.Err)
+	}
+	_, err = e.RetryQuarantined(ctx, "handler", 3, "alex")
 	return err
 }
 

@@ -54,7 +54,7 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		if err := e.guard.check(ctx); err != nil {
 			return err
 		}
-		e.health.set(func(h *health) { h.started = true })
+		e.tell(func(h *health) { h.started = true })
 		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
 		<-ctx.Done()
 		return nil
@@ -65,9 +65,10 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		}
 		return err
 	}
+	e.lookAgain() // there are cursors now
 	runner := consumer.NewRunner(notifying{e}, e.runnable(), freely{e.waker(ctx), e.guard, e.deaf}, e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
-	e.health.set(func(h *health) { h.started = true })
+	e.tell(func(h *health) { h.started = true })
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
 
 	maintaining, stopMaintaining := context.WithCancel(ctx)
@@ -133,7 +134,7 @@ func (e *Engine) Prepare(ctx context.Context) error {
 		return err
 	}
 	if err := problems.Err(); err != nil {
-		e.health.set(func(h *health) { h.unfit = true })
+		e.tell(func(h *health) { h.unfit = true })
 		return err
 	}
 	if err := e.makePartitions(ctx); err != nil {

@@ -20,6 +20,29 @@ const (
 	ConsumersFailed  Reason = "consumer_checks_failing" // a recipient rule does not fit the database or the program
 )
 
+// Means says a reason in words.
+func (r Reason) Means() string {
+	switch r {
+	case Starting:
+		return "the engine checks the consumers and makes what they need"
+	case Stopping:
+		return "the engine was told to stop; rounds that run finish"
+	case Unreachable:
+		return "the database cannot be reached"
+	case Unobserved:
+		return "the database does not say where the consumers stand"
+	case Unfinalized:
+		return "the database was restored or promoted, and no round runs before that is finalized"
+	case SchemaTooOld:
+		return "the database lacks a migration that this engine needs"
+	case BinaryTooOld:
+		return "the database was migrated past this engine"
+	case ConsumersFailed:
+		return "a recipient rule does not fit the database or the program"
+	}
+	return string(r)
+}
+
 // Reasons are all reasons, in the order in which they are told.
 func Reasons() []Reason {
 	return []Reason{Starting, Stopping, Unreachable, Unobserved, Unfinalized, Unreadable, Recovering, OtherEnvironment, SchemaTooOld, BinaryTooOld, ConsumersFailed}

@@ -48,13 +48,16 @@ const (
 func rights(schema, app string, producers []string) []right {
 	in := func(name string) string { return quote(schema) + "." + name }
 	all := []right{{"SCHEMA", quote(schema), "USAGE", app}}
-	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events", "audit_seq"} {
+	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events", "audit_seq", "event_quarantine", "event_log_hold"} {
 		all = append(all, right{"TABLE", in(table), "SELECT", app})
 	}
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
+	// what is set aside leaves only by lock_quarantined and settle_quarantined, which write to the audit
+	all = append(all, right{"TABLE", in("event_quarantine"), "INSERT", app})
 	for _, function := range []string{
 		appendEvent, appendEvents, "advance_cursor(text, bigint, bigint)",
 		"record_loss(text, bigint, bigint)", "make_partitions(bigint, integer)", "drop_expired_partition(interval, text[], boolean, bigint, bigint)",
+		"lock_quarantined(text, bigint)", "settle_quarantined(text, bigint, text, jsonb)",
 	} {
 		all = append(all, right{"FUNCTION", in(function), "EXECUTE", app})
 	}

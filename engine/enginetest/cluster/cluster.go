@@ -321,7 +321,6 @@ func (s *Server) connect(t testing.TB, database string) *pgx.Conn {
 	return enginetest.Connect(t, s.URL(devdb.Superuser, database))
 }
 
-
 // Until waits for a condition, however slow the machine is.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
