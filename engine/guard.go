@@ -34,6 +34,7 @@ func (e *HeldError) Error() string {
 // Meanwhile the process keeps no connection: a finalize refuses while one is there.
 type guard struct {
 	recognize   func(context.Context) (postgres.Recognition, error)
+	told        func()                                              // hears of every change; may be nil
 	aside       func(context.Context) (postgres.Recognition, error) // the same on a connection of its own
 	rest        func()                                              // gives the other connections up
 	on          bool                                                // database.restore_guard
@@ -85,6 +86,9 @@ func (g *guard) judge(ctx context.Context, r postgres.Recognition) {
 		g.since = time.Now()
 	}
 	g.mu.Unlock()
+	if news && g.told != nil {
+		g.told()
+	}
 	switch {
 	case !news:
 	case len(found) > 0:
@@ -232,6 +236,17 @@ func (w freely) Run(ctx context.Context, wake func()) error {
 // heldRound is a round that the guard did not let begin. It ends as one does that found it out by itself.
 func (e *Engine) heldRound(held *HeldError) consumer.Outcome {
 	return consumer.Outcome{End: e.end(endUnfinalized), Err: held, Held: true}
+}
+
+// mayWork looks which database this is, and is a *HeldError when the engine may do no work on it.
+func (e *Engine) mayWork(ctx context.Context) error {
+	if err := e.guard.check(ctx); err != nil {
+		return err
+	}
+	if held := e.guard.hold(); held != nil {
+		return held
+	}
+	return nil
 }
 
 // endUnfinalized is the end of a round on a database that is not finalized.

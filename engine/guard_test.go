@@ -209,3 +209,13 @@ func count(t *testing.T, db *enginetest.DB, query string) (n int) {
 	}
 	return n
 }
+
+// An event that was set aside gets no jobs on a database that may not be worked.
+func TestRetryHeld(t *testing.T) {
+	t.Parallel()
+	e, db := prepared(t, entry{name: "push"})
+	db.Exec(t, harms[api.Unfinalized].spoil)
+	if _, err := e.RetryQuarantined(t.Context(), "push", 1, "Alex"); !isHeld(err) {
+		t.Errorf("RetryQuarantined = %v, want a HeldError", err)
+	}
+}

@@ -123,11 +123,8 @@ func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
 // changes nothing and returns a *HeldError.
 func (e *Engine) Prepare(ctx context.Context) error {
 	e.fix()
-	if err := e.guard.check(ctx); err != nil {
+	if err := e.mayWork(ctx); err != nil {
 		return err
-	}
-	if held := e.guard.hold(); held != nil {
-		return held
 	}
 	problems, err := e.checkRules(ctx)
 	if err != nil {

@@ -72,6 +72,7 @@ func (e *Engine) measure() error {
 	e.outage = &outage{reach: e.store.Reach, logger: e.options.logger}
 	e.guard = &guard{
 		recognize: e.store.Recognize, aside: e.store.RecognizeAside, rest: e.store.Rest,
+		told: func() { e.page.Changed() },
 		on: e.config.Database.Guarded(), environment: e.config.Database.Environment,
 		logger: e.options.logger, changed: make(chan struct{}),
 	}
@@ -234,7 +235,7 @@ func (e *Engine) look(ctx context.Context) error {
 	}
 	if e.guard.hold() != nil { // it answered, and where the consumers stand in another history says nothing
 		e.outage.ends(ctx)
-		e.health.set(func(h *health) { h.observed = time.Now() })
+		e.tell(func(h *health) { h.observed = time.Now() })
 		return nil
 	}
 	before := time.Now()

@@ -46,8 +46,8 @@ type Database struct {
 	AdminURL                  Secret        `yaml:"admin_url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of commands that change the schema. Absent: url."`
 	ListenURL                 Secret        `yaml:"listen_url" validate:"omitempty,database_url" since:"0.1" doc:"A direct connection for LISTEN, where url goes through a transaction-mode pooler. Absent: url."`
 	Schema                    string        `yaml:"schema" default:"bothy" validate:"schema_name" since:"0.1" doc:"The schema of the engine's own tables."`
-	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether rounds stop when the database is no longer the one whose history the cursors follow."`
-	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. It is compared with the one that the database holds."`
+	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether the engine does no work while the database is not the one whose history the cursors follow, or that cannot be read. Turn it off only where a failover loses no committed transaction: after any other, or a restore, events are skipped and numbers are used twice without a word."`
+	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. A migration writes it to a database that has none; with another one there the engine does no work, since it may be a copy or the wrong database."`
 	Roles                     Roles         `yaml:"roles" since:"0.1" doc:"The database roles that grants are made for."`
 	StatementTimeout          time.Duration `yaml:"statement_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that one statement may run."`
 	LockTimeout               time.Duration `yaml:"lock_timeout" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"The longest that one statement may wait for a lock."`
