@@ -72,6 +72,7 @@ func lives(deeds []postgres.Deed) map[string]life {
 			l.dropped = append(l.dropped, d.Details.Seq)
 			all[d.Subject] = l
 		case postgres.QuarantineRetried: // it has its jobs
+		case postgres.EnvironmentChanged, postgres.Relocated: // nobody lost an event or a place
 		}
 	}
 	return all

@@ -73,7 +73,7 @@ func (e *Engine) measure() error {
 	e.guard = &guard{
 		recognize: e.store.Recognize, aside: e.store.RecognizeAside, rest: e.store.Rest,
 		told: func() { e.page.Changed() },
-		on: e.config.Database.Guarded(), environment: e.config.Database.Environment,
+		on:   e.config.Database.Guarded(), environment: e.config.Database.Environment,
 		logger: e.options.logger, changed: make(chan struct{}),
 	}
 	e.health = &health{outage: e.outage, guard: e.guard, fresh: e.fresh(), observed: time.Now()}
@@ -233,10 +233,10 @@ func (e *Engine) look(ctx context.Context) error {
 	if err := e.guard.check(ctx); err != nil {
 		return err
 	}
-	if e.guard.hold() != nil { // it answered, and where the consumers stand in another history says nothing
+	if e.guard.hold() != nil {
 		e.outage.ends(ctx)
 		e.tell(func(h *health) { h.observed = time.Now() })
-		return nil
+		return nil //nolint:nilerr // it answered; where the consumers stand in another history says nothing
 	}
 	before := time.Now()
 	o, err := e.store.Observe(ctx)

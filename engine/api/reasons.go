@@ -33,6 +33,12 @@ func (r Reason) Means() string {
 		return "the database does not say where the consumers stand"
 	case Unfinalized:
 		return "the database was restored or promoted, and no round runs before that is finalized"
+	case Unreadable:
+		return "the role may not read which server this is, so a restore would not be noticed, and no round runs"
+	case Recovering:
+		return "the database replays a log: it is a standby, or a restore that is not at its end"
+	case OtherEnvironment:
+		return "the database belongs to another environment, and no round runs"
 	case SchemaTooOld:
 		return "the database lacks a migration that this engine needs"
 	case BinaryTooOld:

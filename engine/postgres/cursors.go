@@ -303,7 +303,7 @@ func moveQuarantine(ctx context.Context, tx pgx.Tx, schema, name string, step Cu
 		_, err = tx.Exec(ctx, `UPDATE `+table+` SET consumer = $2 WHERE consumer = $1`, name, step.Details.To)
 	case ConsumerRetired:
 		_, err = tx.Exec(ctx, `DELETE FROM `+table+` WHERE consumer = $1`, name)
-	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped:
+	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped, EnvironmentChanged, RestoreFinalized, Relocated:
 	}
 	return failed("move what the consumer has set aside", err)
 }

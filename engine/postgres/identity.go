@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -19,13 +20,8 @@ var identityFunctions = []string{
 }
 
 // sqlMayReadIdentity tells whether this role may call all of them.
-var sqlMayReadIdentity = func() string {
-	sql := `SELECT true`
-	for _, function := range identityFunctions {
-		sql += ` AND has_function_privilege('pg_catalog.` + function + `', 'execute')`
-	}
-	return sql
-}()
+var sqlMayReadIdentity = `SELECT has_function_privilege('pg_catalog.` +
+	strings.Join(identityFunctions, `', 'execute') AND has_function_privilege('pg_catalog.`) + `', 'execute')`
 
 // The identity as two select expressions. The timeline is that of the log being written: the control file
 // keeps the old one until the first checkpoint after a promotion.

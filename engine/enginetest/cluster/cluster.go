@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,7 @@ func (s *Server) Migrate(t testing.TB, consumers ...string) {
 // archiveOf makes a folder for archived logs. The account that root hands servers to must be able to write to it.
 func archiveOf(t testing.TB) string {
 	t.Helper()
-	parent, err := os.MkdirTemp("", "bothy-archive-")
+	parent, err := os.MkdirTemp("", "bothy-archive-") //nolint:usetesting // no other account reaches what t.TempDir makes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +101,7 @@ func start(t testing.TB, o devdb.Options, archive string) *Server {
 		"min_wal_size": "32MB", "wal_receiver_status_interval": "1", "wal_retrieve_retry_interval": "100ms",
 		"autovacuum": "off",
 	}
-	for name, value := range o.Settings {
-		settings[name] = value
-	}
+	maps.Copy(settings, o.Settings)
 	o.Settings, o.Fetch, o.Log = settings, true, os.Stderr
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
