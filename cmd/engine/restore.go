@@ -26,7 +26,7 @@ given the installation a new epoch and moved every cursor to the head. docs/rest
   engine restore finalize
   engine restore manifest final.json
   engine restore finalize --relocation final.json`,
-		restoreFinalizeCommand(env), restorePlanCommand(env), restoreStatusCommand(env), restoreManifestCommand(env))
+		restoreFinalizeCommand(env), restorePlanCommand(env), restoreStatusCommand(env), restoreManifestCommand(env), restoreDemoCommand())
 }
 
 func restoreFinalizeCommand(env lookupEnv) *cobra.Command {

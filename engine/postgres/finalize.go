@@ -133,6 +133,11 @@ func (r *Restorer) Finalize(ctx context.Context, run func(context.Context, *Fina
 	if err := r.m.lockOut(ctx, r.o.LockTimeout); err != nil {
 		return err
 	}
+	defer func() { // whoever keeps the connection open must not keep others waiting
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		_, _ = r.m.conn.Exec(limited, `SELECT pg_catalog.pg_advisory_unlock($1)`, lockKey(r.o.Schema)) // it ends with the session
+	}()
 	pg, err := r.m.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return Explain(failed("begin to finalize", err))
