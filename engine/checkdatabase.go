@@ -246,7 +246,7 @@ func (d *databaseCheck) installation() {
 		return
 	}
 	if want := d.config.Database.Environment; want != "" && i.Environment != "" && want != i.Environment {
-		d.refuse("database.environment", "other-environment", fmt.Sprintf("environment is %q, and the database says %q", want, i.Environment), fmt.Sprintf("connect to the right database, or write what it says; when this one is a copy that is to be %q, run `engine migrate up --new-environment`", want))
+		d.refuse("database.environment", "other-environment", fmt.Sprintf("environment is %q, and the database says %q", want, i.Environment), "connect to the right database, or write what it says; for a copy run `engine restore finalize --force`, and for an installation that is only to be called otherwise `engine migrate up --new-environment`")
 	}
 	if !i.Same && d.config.Database.Guarded() {
 		d.refuse("database.restore_guard", "other-history", "the server is not the one whose history the cursors follow: it was restored or promoted, and no round runs", "stop the producers and run `engine restore finalize`")

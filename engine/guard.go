@@ -144,8 +144,8 @@ func advice(reason api.Reason, r postgres.Recognition, environment string) strin
 	case api.Recovering:
 		return "connect to the primary, or wait until this server is promoted; then run `engine restore finalize`: docs/restore.md has the steps"
 	case api.OtherEnvironment:
-		return fmt.Sprintf("the database says %q and database.environment %q: connect to the right one; when this one is a copy that is to be %q, stop the producers and run `engine restore finalize`, or, where no restore is to be finalized, `engine migrate up --new-environment`",
-			r.Environment, environment, environment)
+		return fmt.Sprintf("the database says %q and database.environment %q: connect to the right one; a copy gets a history of its own and this name with `engine restore finalize --force`, "+
+			"an installation that is only to be called otherwise with `engine migrate up --new-environment`", r.Environment, environment)
 	default:
 		return ""
 	}

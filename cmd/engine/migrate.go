@@ -43,8 +43,8 @@ still to see. So while a cursor has no consumer in the file, up lets no new name
 engine consumers rename OLD NEW for one that was renamed, or up --new-consumers when none was.
 
 database.environment is written to a database that has none. One that has another may be a copy of production: no
-engine with this configuration works it. up --new-environment calls it as the file says, and records that in the
-audit; finalize the restore of a copy first.`,
+engine with this configuration works it. For a copy there is engine restore finalize --force, which also ends its
+history. up --new-environment only calls the installation as the file says, and records that in the audit.`,
 		Example: `  engine migrate up
   engine migrate up --bootstrap --config production.yaml`,
 		Args: arguments(),

@@ -95,7 +95,7 @@ func (m *migrator) setEnvironment(ctx context.Context, has string) error {
 	}
 	if has != "" && !m.o.NewEnvironment {
 		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the database says environment %q, the configuration %q: nothing was changed, and no engine with this configuration does any work. "+
-			"Connect to the right database; or, when this one is a copy that is to be %q, run `engine migrate up --new-environment`", has, want, want))
+			"Connect to the right database; or, when this one is a copy, run `engine restore finalize --force`; or, when it is only to be called %q, run `engine migrate up --new-environment`", has, want, want))
 		return nil
 	}
 	return m.asOwner(ctx, "write the environment of the installation", func(tx pgx.Tx) error {

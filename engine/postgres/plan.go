@@ -149,7 +149,7 @@ func (s Status) startChanges() (plan []Change) {
 	if i := s.Installation; i.Exists {
 		if want := s.want.Environment; want != "" && i.Environment != "" && i.Environment != want {
 			plan = append(plan, Change{Kind: ChangeEnvironment, By: byEnvironment, Blocks: true, What: fmt.Sprintf(
-				"the database says environment %q and the configuration %q: connect to the right database, correct database.environment, or, when this is a copy that is to be %q, let it be called so", i.Environment, want, want)})
+				"the database says environment %q and the configuration %q: connect to the right database, correct database.environment, finalize a copy by force, or let it be called so", i.Environment, want)})
 		}
 		if !i.Same {
 			plan = append(plan, Change{Kind: ChangeIdentity, By: byFinalize, Blocks: true, What: "this server is not the one whose history the cursors follow: it was restored or promoted, and no round runs before that is settled"})
