@@ -71,6 +71,7 @@ func lives(deeds []postgres.Deed) map[string]life {
 			}
 		case postgres.ConsumerRetired:
 			delete(all, d.Subject)
+		case postgres.Relocated, postgres.EnvironmentChanged: // not among these
 		}
 	}
 	return all

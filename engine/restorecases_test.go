@@ -136,25 +136,32 @@ func TestCase77CounterAgainstLog(t *testing.T) {
 		"behind": {
 			[]string{`UPDATE bothy.event_seq SET seq = 12`},
 			func(err error) bool { _, ok := errors.AsType[*postgres.CounterBehindError](err); return ok },
-			restore.Flaw{Kind: restore.CounterBehind, Range: restore.Range{First: 13, Last: 15}}, 16,
+			restore.Flaw{Kind: restore.CounterBehind, Range: restore.Range{First: 13, Last: 15}},
+			16,
 		},
 		"missing": {
 			[]string{`DELETE FROM bothy.event_seq`},
 			func(err error) bool { _, ok := errors.AsType[*postgres.MissingRowError](err); return ok },
-			restore.Flaw{Kind: restore.CounterMissing, Range: restore.Range{First: 15, Last: 15}}, 16,
+			restore.Flaw{Kind: restore.CounterMissing, Range: restore.Range{First: 15, Last: 15}},
+			16,
 		},
 		"missing with an empty log": {
 			[]string{`DELETE FROM bothy.event_seq`, `DELETE FROM bothy.event_log`},
 			func(err error) bool { _, ok := errors.AsType[*postgres.MissingRowError](err); return ok },
-			restore.Flaw{Kind: restore.CounterMissing, Range: restore.Range{First: 10, Last: 10}}, 11, // above the cursor
+			restore.Flaw{Kind: restore.CounterMissing, Range: restore.Range{First: 10, Last: 10}},
+			11, // above the cursor
 		},
 		"ahead": {
-			[]string{`UPDATE bothy.event_seq SET seq = 20`}, nil,
-			restore.Flaw{Kind: restore.CounterAhead, Range: restore.Range{First: 16, Last: 20}}, 21,
+			[]string{`UPDATE bothy.event_seq SET seq = 20`},
+			nil,
+			restore.Flaw{Kind: restore.CounterAhead, Range: restore.Range{First: 16, Last: 20}},
+			21,
 		},
 		"ahead of an empty log": {
-			[]string{`DELETE FROM bothy.event_log`}, nil,
-			restore.Flaw{Kind: restore.CounterAhead, Range: restore.Range{First: 1, Last: 15}}, 16,
+			[]string{`DELETE FROM bothy.event_log`},
+			nil,
+			restore.Flaw{Kind: restore.CounterAhead, Range: restore.Range{First: 1, Last: 15}},
+			16,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
