@@ -54,12 +54,14 @@ func (e *Engine) ListConsumers(ctx context.Context) (list []Standing, head int64
 	return list, cursors.Head, nil
 }
 
-// Change is what a rename or a retirement does, or would do.
+// Change is what a change of a cursor does, or would do.
 type Change struct {
 	Deed    int64  // its number in the audit; 0 when nothing was changed
 	Note    string // why there is nothing to do, or empty
 	LastSeq *int64 // where the cursor stands; nil when there is none
 	Head    int64  // of the log
+	// Quarantined is how many events that the consumer had set aside were given up with it.
+	Quarantined int64
 }
 
 // Lag is how many events the consumer has still to see.
@@ -70,7 +72,7 @@ func (c Change) Lag() int64 {
 	return max(0, c.Head-*c.LastSeq)
 }
 
-// ChangeOptions are those of RenameConsumer and RetireConsumer.
+// ChangeOptions are those of RenameConsumer, RetireConsumer and SkipConsumer.
 type ChangeOptions struct {
 	DryRun bool
 	By     string            // the account of the operating system, for the audit
@@ -127,7 +129,7 @@ func RetireConsumer(ctx context.Context, cfg *config.Config, name, reason string
 }
 
 func decideRetire(c postgres.Cursors, declared []string, name, reason string, force bool) (postgres.CursorStep, error) {
-	step := postgres.CursorStep{Action: postgres.ConsumerRetired, Details: postgres.DeedDetails{Head: &c.Head, Reason: reason}}
+	step := postgres.CursorStep{Action: postgres.ConsumerRetired, Details: postgres.DeedDetails{Head: &c.Head, Reason: reason, Quarantined: c.Aside}}
 	at, has := c.Rows[name]
 	last := postgres.LastDeed(c.Deeds, name)
 	switch {
@@ -185,7 +187,7 @@ func changeCursor(ctx context.Context, cfg *config.Config, o ChangeOptions, chan
 	if err != nil {
 		return Change{}, err
 	}
-	result := Change{Deed: deed, Note: step.Note, LastSeq: step.Details.LastSeq}
+	result := Change{Deed: deed, Note: step.Note, LastSeq: step.Details.LastSeq, Quarantined: step.Details.Quarantined}
 	if step.Details.Head != nil {
 		result.Head = *step.Details.Head
 	}

@@ -11,7 +11,7 @@ func DatabaseKinds() []problem.Kind {
 		{Code: "bad-encoding", Severity: problem.Error, Means: "The database does not store UTF-8, which events are."},
 		{Code: "bad-rule", Severity: problem.Error, Means: "PostgreSQL does not accept the query of a consumer, so no round of it could run."},
 		{Code: "bad-rule-columns", Severity: problem.Error, Means: "A query does not give the columns seq, a whole number, and recipient, a text: what a round would store is not what is meant."},
-		{Code: "blind-guard", Severity: problem.Warning, Means: "The role of the engine may not read which server this is, so rounds go on after a restore that nobody has finalized."},
+		{Code: "blind-guard", Severity: problem.Error, Means: "The role of the engine may not read which server this is. What cannot be read is neither the same nor another, so the engine does no work until it may, or until database.restore_guard is off."},
 		{Code: "closed-cursor-table", Severity: problem.Warning, Means: "Neither the owner of the schema nor the administrator of the configuration may change a table of restore.cursors, so a finalize would fail."},
 		{Code: "counter-behind", Severity: problem.Error, Means: "The event log holds a number above its counter, as a partial restore leaves it: appending fails."},
 		{Code: "few-partitions", Severity: problem.Warning, Means: "Fewer partitions stand ready after the one in use than sync.partitions_ahead asks for."},

@@ -43,6 +43,7 @@ const (
 	FindingCursorAhead FindingCode = "cursor_ahead" // its cursor is above the head
 	FindingWaiting     FindingCode = "waiting"      // events that it has not reached
 	FindingLost        FindingCode = "lost"         // events that retention removed before it reached them
+	FindingQuarantined FindingCode = "quarantined"  // events that it failed on and set aside
 	FindingBeforeStart FindingCode = "before_start" // events from before it began
 	FindingJobMissing  FindingCode = "job_missing"  // an event that was passed lacks jobs, and nothing explains it
 	FindingJobGone     FindingCode = "job_gone"     // the same, long enough ago for River to have deleted them

@@ -248,3 +248,29 @@ func TestDoctorBesideRounds(t *testing.T) {
 		}
 	}
 }
+
+// What is set aside has no jobs, is no damage, and does not keep the doctor from the rest; neither does an event that
+// was given up, also under an earlier name of the consumer.
+func TestDoctorKnowsWhatIsSetAside(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push", recipients: brittle, extra: aside, batch: 10}
+	db := breakable(t, push)
+	e := open(t, configureWith(t, db.AppURL, quickly, push))
+	ensure(t, e)
+	db.Append(t, 12)
+	db.Exec(t, `INSERT INTO public.broken VALUES (4), (9)`)
+	stop := runInBackground(t, e)
+	waitUntil(t, "the consumer has passed everything", func() bool { return cursorOf(t, db, "push") == 12 })
+	stop()
+	if _, err := e.DropQuarantined(t.Context(), "push", 4, "the order was a test", "alex"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"quarantined push 1"}
+	if diff := cmp.Diff(want, findings(treat(t, e, engine.DoctorOptions{}))); diff != "" {
+		t.Errorf("one set aside, one given up (-want +got):\n%s", diff)
+	}
+	db.Exec(t, `DELETE FROM public.river_job WHERE args @> '{"seq": 5, "recipient": "sam"}'`)
+	if got := findings(treat(t, e, engine.DoctorOptions{})); !slices.Contains(got, "rule_changed push 1") {
+		t.Errorf("a job is gone: got %v, want it told", got)
+	}
+}

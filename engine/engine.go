@@ -12,8 +12,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
 	"sync"
 	"sync/atomic"
@@ -30,6 +32,7 @@ import (
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/problem"
 	"example.com/bothy/engine/round"
+	"example.com/bothy/engine/statuspage"
 	"example.com/bothy/engine/telemetry"
 )
 
@@ -57,8 +60,11 @@ type options struct {
 	tracer  pgx.QueryTracer
 	margin  time.Duration // of the wait for an answer; 0 is the store's
 	readers []metric.Reader
+	pace    time.Duration // between two looks at the consumers; 0 is observeInterval
 	fresh   time.Duration // how long an observation is shown; 0 is observationFresh
 
+	localPage   bool // the status page is for this machine, and needs no token
+	jobsPage    http.Handler
 	maintenance time.Duration // how often the log is looked after; 0 is maintenanceInterval
 }
 
@@ -87,6 +93,10 @@ type Engine struct {
 	signals  *telemetry.Signals
 	health   *health
 	outage   *outage
+	guard    *guard
+	known    *known
+	again    chan struct{} // capacity one: the next look at the consumers comes at once
+	page     *statuspage.Page
 	address  atomic.Value // a string: where http.listen listens
 
 	mu      sync.Mutex
@@ -108,7 +118,7 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 	if err := cfg.ReadURLFile().Err(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1)}
+	e := &Engine{config: cfg, options: o, table: table, handlers: map[string]Handler{}, fill: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	store, err := postgres.Open(ctx, e.storeOptions())
 	if err != nil {
 		return nil, err
@@ -124,7 +134,7 @@ func Open(ctx context.Context, cfg *config.Config, opts ...Option) (*Engine, err
 		return nil, err
 	}
 	e.inserter = inserter
-	if err := e.measure(); err != nil {
+	if err := errors.Join(e.measure(), e.newPage()); err != nil {
 		e.inserter.Close()
 		store.Close()
 		return nil, err
@@ -216,6 +226,11 @@ type notifying struct{ *Engine }
 
 // Round runs one round.
 func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
+	if held := n.guard.hold(); held != nil {
+		o := n.heldRound(held)
+		n.note(ctx, c.Name, &o, 0)
+		return o
+	}
 	begin := time.Now()
 	o := n.service.Round(ctx, c)
 	n.note(ctx, c.Name, &o, time.Since(begin))

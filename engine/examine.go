@@ -133,6 +133,12 @@ func (x *examining) cursors() {
 		if start := x.lives[c.Name].begin(); floor > 0 && start != nil && *start >= from {
 			x.add(Finding{Code: FindingBeforeStart, Severity: SeverityNote, Consumer: c.Name, Count: *start - from + 1, Seqs: seqs(from, *start)})
 		}
+		if aside := x.seen.Aside[c.Name]; len(aside) > 0 {
+			x.add(Finding{
+				Code: FindingQuarantined, Severity: SeverityNote, Consumer: c.Name, Count: int64(len(aside)),
+				Seqs: seqs(aside[0], aside[len(aside)-1]), Examples: aside[:min(len(aside), maxExamples)],
+			})
+		}
 		if c.Rule.Kind == round.RuleHandler {
 			x.add(Finding{Code: FindingHandler, Severity: SeverityNote, Consumer: c.Name})
 		}
@@ -183,13 +189,23 @@ func (x *examining) stretches(c round.Consumer, span Span) (all []postgres.Stret
 		if jobs, found := x.byTag[tag]; !found || jobs.First > last || jobs.Last < span.First {
 			kinds = []string{} // no job of these numbers: River's table need not be read again
 		}
-		all = append(all, postgres.Stretch{Span: Span{First: span.First, Last: last}, Tag: tag, Kinds: kinds, Since: x.since()})
+		all = append(all, postgres.Stretch{Span: Span{First: span.First, Last: last}, Tag: tag, Kinds: kinds, Since: x.since(), Aside: x.aside(c.Name, span.First, last)})
 		span.First = last + 1
 	}
 	for _, former := range x.lives[c.Name].former {
 		add(former.name, min(former.through, span.Last))
 	}
 	add(c.Name, span.Last)
+	return all
+}
+
+// aside are the events between two numbers that a consumer has set aside, or that were given up from there.
+func (x *examining) aside(name string, first, last int64) (all []int64) {
+	for _, seq := range slices.Concat(x.seen.Aside[name], x.lives[name].dropped) {
+		if first <= seq && seq <= last {
+			all = append(all, seq)
+		}
+	}
 	return all
 }
 

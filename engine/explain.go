@@ -80,6 +80,10 @@ func (x *explaining) fate(ctx context.Context, c round.Consumer) (Fate, error) {
 	own := x.lives[c.Name]
 	names := append(own.formerNames(), c.Name)
 	tag := own.nameAt(c.Name, x.seq)
+	aside := x.aside(names)
+	if aside != nil && aside.Settled == postgres.QuarantineRetried {
+		tag = aside.Consumer // its jobs came later, under the name of then
+	}
 	for i, g := range x.q.Jobs {
 		switch {
 		case g.Epoch == x.q.Epoch && g.Tag == tag && (own.begin() == nil || x.seq > *own.begin()):
@@ -93,10 +97,28 @@ func (x *explaining) fate(ctx context.Context, c round.Consumer) (Fate, error) {
 	if f.Jobs != nil {
 		return f, nil
 	}
+	if aside != nil && aside.Settled != postgres.QuarantineRetried {
+		f.Verdict, f.Reason = VerdictQuarantined, "the event "+aside.String()
+		if aside.Settled == postgres.QuarantineDropped {
+			f.Verdict = VerdictDropped
+		}
+		return f, nil
+	}
 	if x.withoutRule(&f, c, own, at, has) {
 		return f, nil
 	}
 	return f, x.byRule(ctx, &f, c, at)
+}
+
+// aside is the newest word about the event in the quarantine of a consumer, by all its names; nil when there is
+// none.
+func (x *explaining) aside(names []string) *postgres.Aside {
+	for i := len(x.q.Asides) - 1; i >= 0; i-- {
+		if slices.Contains(names, x.q.Asides[i].Consumer) {
+			return &x.q.Asides[i]
+		}
+	}
+	return nil
 }
 
 // withoutRule decides what can be told without asking the rule.
@@ -118,6 +140,8 @@ func (x *explaining) withoutRule(f *Fate, c round.Consumer, own life, at int64, 
 		f.Verdict, f.Reason = VerdictUnknown, fmt.Sprintf("its cursor is at %d; retention has removed the event, so nothing tells whether it made jobs, or was lost", at)
 	case presence == PresenceHole && at < x.seq:
 		f.Verdict, f.Reason = VerdictWaiting, fmt.Sprintf("its cursor is at %d, and it stops before the hole", at)
+	case presence == PresenceHole && own.skip(x.seq) != nil:
+		f.Verdict, f.Reason = VerdictSkipped, "the event is missing from the log, and the consumer "+own.skip(x.seq).String()
 	case presence == PresenceHole:
 		f.Verdict, f.Reason = VerdictUnknown, fmt.Sprintf("its cursor is at %d; the event is missing from the log, so nothing tells whether it made jobs", at)
 	case !c.Types.Match(x.q.Event.Type):

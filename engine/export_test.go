@@ -10,6 +10,7 @@ import (
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/problem"
+	"example.com/bothy/engine/round"
 )
 
 // Ensure creates the cursors.
@@ -48,12 +49,6 @@ func (e *Engine) DropExpired(ctx context.Context) error {
 // WithMaintenance changes how often the log is looked after.
 func WithMaintenance(d time.Duration) Option { return func(o *options) { o.maintenance = d } }
 
-// Address is where http.listen listens, once it does.
-func (e *Engine) Address() string {
-	address, _ := e.address.Load().(string)
-	return address
-}
-
 // Look observes the database once, as Run does in the background.
 func (e *Engine) Look(ctx context.Context) error { return e.look(ctx) }
 
@@ -65,3 +60,18 @@ func (e *Engine) LookAtSchema(ctx context.Context) { e.lookAtSchema(ctx) }
 
 // Reasons are why the engine is not ready.
 func (e *Engine) Reasons() []string { return words(e.health.reasons()) }
+
+// Holds are the reasons to do no work on a database.
+var Holds = holds
+
+// Suspect runs one round of a consumer that may set one event aside.
+func (e *Engine) Suspect(ctx context.Context, name string, seq int64) Outcome {
+	e.fix()
+	for _, c := range Consumers(e.config) {
+		if c.Name == name {
+			c.Batch, c.Suspect = 1, round.Suspect{Seq: seq, Attempts: 2}
+			return notifying{e}.Round(ctx, c)
+		}
+	}
+	return Outcome{}
+}

@@ -34,6 +34,9 @@ func (x *examining) word(f *Finding) {
 		f.Do = "start the workers: it goes on at the first event that is left; raise sync.event_retention when it may stand still for so long again"
 	case FindingBeforeStart:
 		f.What = fmt.Sprintf("it began after %s%s that the log still holds; a new consumer never sees what was there before", events, where)
+	case FindingQuarantined:
+		f.What = fmt.Sprintf("%s set aside%s: they have no jobs until they are retried", is(f.Count, "event"), where)
+		f.Do = "see why with `engine quarantine list`, mend the rule, then `engine quarantine retry`"
 	case FindingNoCursor:
 		f.What = "it has no cursor: it has never run, and will begin at the head"
 	case FindingUndeclared:
@@ -84,7 +87,7 @@ func (x *examining) wordJobs(f *Finding, jobs, where string) {
 	case FindingHandler:
 		f.What = "its handler may write, so it is not asked: only doubled jobs, jobs of no event and jobs ahead of the cursor are looked for"
 	case FindingCounterBehind, FindingRowGone, FindingUnfinalized, FindingHole, FindingUndeclared, FindingNoCursor, FindingCursorAhead,
-		FindingWaiting, FindingLost, FindingBeforeStart: // worded before
+		FindingWaiting, FindingLost, FindingBeforeStart, FindingQuarantined: // worded before
 	}
 }
 

@@ -7,9 +7,11 @@ import "example.com/bothy/engine/postgres"
 // life is what the audit knows of one consumer: where it started, and under which names it passed which
 // events.
 type life struct {
-	start  *int64          // the last number that it did not see; nil when it was made before there was an audit
-	former []span          // earlier names, oldest first
-	lost   []postgres.Deed // the losses to retention
+	start   *int64          // the last number that it did not see; nil when it was made before there was an audit
+	former  []span          // earlier names, oldest first
+	lost    []postgres.Deed // the losses to retention
+	skipped []postgres.Deed // the holes that an operator moved it over
+	dropped []int64         // the events that were set aside and then given up
 	// restored is the last restore that was finalized: the present epoch began then, at its head.
 	restored *postgres.Deed
 }
@@ -21,16 +23,6 @@ func (l life) begin() *int64 {
 		return l.restored.Details.Head
 	}
 	return l.start
-}
-
-// loss is the deed that records that an event was lost, or nil.
-func (l life) loss(seq int64) *postgres.Deed {
-	for i, d := range l.lost {
-		if d.Details.First != nil && d.Details.Last != nil && *d.Details.First <= seq && seq <= *d.Details.Last {
-			return &l.lost[i]
-		}
-	}
-	return nil
 }
 
 // span is a name that a consumer had until it had passed the number through.
@@ -66,12 +58,22 @@ func lives(deeds []postgres.Deed) map[string]life {
 				}
 			}
 			for name, l := range all {
-				l.restored = &d
+				// What was told of numbers of before may be about other events now.
+				l.restored, l.lost, l.skipped, l.dropped = &d, nil, nil, nil
 				all[name] = l
 			}
 		case postgres.ConsumerRetired:
 			delete(all, d.Subject)
-		case postgres.Relocated, postgres.EnvironmentChanged: // not among these
+		case postgres.ConsumerSkipped:
+			l := all[d.Subject]
+			l.skipped = append(l.skipped, d)
+			all[d.Subject] = l
+		case postgres.QuarantineDropped:
+			l := all[d.Subject]
+			l.dropped = append(l.dropped, d.Details.Seq)
+			all[d.Subject] = l
+		case postgres.QuarantineRetried: // it has its jobs
+		case postgres.EnvironmentChanged, postgres.Relocated: // nobody lost an event or a place
 		}
 	}
 	return all
@@ -86,6 +88,22 @@ func (l life) nameAt(name string, seq int64) string {
 		}
 	}
 	return name
+}
+
+// loss is the deed that records that an event was lost, or nil.
+func (l life) loss(seq int64) *postgres.Deed { return about(l.lost, seq) }
+
+// skip is the deed that moved the consumer over a number, or nil.
+func (l life) skip(seq int64) *postgres.Deed { return about(l.skipped, seq) }
+
+// about is the first deed whose range holds a number, or nil.
+func about(deeds []postgres.Deed, seq int64) *postgres.Deed {
+	for i, d := range deeds {
+		if d.Details.First <= seq && seq <= d.Details.Last {
+			return &deeds[i]
+		}
+	}
+	return nil
 }
 
 // formerNames are the earlier names, oldest first.

@@ -132,9 +132,10 @@ func TestFinalizeRestoreRefusesUnderARunningEngine(t *testing.T) {
 				return text(t, db, `SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted
 					AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == "1"
 			})
-			anotherTimeline(t, db)
+			// by force: an engine that sees another history lets go by itself
+			force := engine.FinalizeOptions{Force: true}
 			cfg := restorable(t, db, strings.Split(roleSections, "\nrestore:")[0])
-			r, err := engine.FinalizeRestore(t.Context(), cfg, engine.FinalizeOptions{})
+			r, err := engine.FinalizeRestore(t.Context(), cfg, force)
 			if err != nil || r.End.Name != finalize.EndRefused || len(r.Sessions) != 1 || !r.Sessions[0].Engine || r.Sessions[0].Role != stranger {
 				t.Errorf("got end %q, sessions %v and %v, want a refusal that names the running engine", r.End.Name, r.Sessions, err)
 			}
@@ -143,7 +144,7 @@ func TestFinalizeRestoreRefusesUnderARunningEngine(t *testing.T) {
 				t.Errorf("the engine ended with %v", err)
 			}
 			e.Close()
-			finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndFinalized)
+			finalized(t, cfg, force, finalize.EndFinalized)
 		})
 	}
 }

@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 )
 
 // live is everything that the role of the app does: it checks the schema, makes partitions and cursors, appends,
-// runs rounds that insert by either way and record a loss, works out the state, explains an event, drops old partitions, and compares.
+// runs rounds that insert by either way and record a loss, works out the state, explains an event, drops old partitions, verifies the audit, and compares.
 func live(ctx context.Context, t *testing.T, db *enginetest.DB) error {
 	t.Helper()
 	many := make([]string, 40)
@@ -73,7 +74,42 @@ func live(ctx context.Context, t *testing.T, db *enginetest.DB) error {
 	if _, err := e.Why(ctx, 1, engine.WhyOptions{}); err != nil {
 		return err
 	}
-	_, err = e.Compare(ctx, nil)
+	if _, err := engine.VerifyAudit(ctx, cfg, nil); err != nil {
+		return err
+	}
+	if _, err := e.Compare(ctx, nil); err != nil {
+		return err
+	}
+	return setAsideAndSettle(ctx, t, db)
+}
+
+// setAsideAndSettle sets an event aside, and takes it out of the quarantine again.
+func setAsideAndSettle(ctx context.Context, t *testing.T, db *enginetest.DB) error {
+	t.Helper()
+	e, err := engine.Open(ctx, configureWith(t, db.AppURL, quickly, entry{name: "handler", recipients: "{handler: own}", extra: ", on_failure: quarantine, after: 1"}))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	failures := 0
+	register(t, e, "own", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
+		if failures++; failures == 1 {
+			return nil, errors.New("no luck")
+		}
+		return []string{"alex"}, nil
+	})
+	conn, err := pgx.Connect(ctx, db.AppURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, `SELECT bothy.append_event('order.created', 'order', '1', NULL, NULL)`); err != nil {
+		return err
+	}
+	if o := e.Suspect(ctx, "handler", 3); o.End.Name != "quarantined" {
+		return fmt.Errorf("a round with a suspect ended %s: %w", o.End.Name, o.Err)
+	}
+	_, err = e.RetryQuarantined(ctx, "handler", 3, "alex")
 	return err
 }
 

@@ -22,6 +22,7 @@ import (
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/postgres"
+	"example.com/bothy/engine/statuspage"
 	"example.com/bothy/engine/telemetry"
 )
 
@@ -51,25 +52,38 @@ func WithMetricReader(r metric.Reader) Option {
 // Observe looks at the log and at every consumer that has a cursor.
 func (e *Engine) Observe(ctx context.Context) (Observation, error) { return e.store.Observe(ctx) }
 
-// Handler serves /metrics, /healthz and /readyz, for a program that has a listener of its own. Run serves them at
+// Handler serves /metrics, /healthz, /readyz and /status, for a program that has a listener of its own. Run serves them at
 // http.listen.
 func (e *Engine) Handler() http.Handler { return api.Handler(e.pages()) }
 
 func (e *Engine) pages() api.Options {
-	return api.Options{Address: e.config.HTTP.Listen, Metrics: e.signals.Handler(), Readiness: e.readiness}
+	o := api.Options{
+		Address: e.config.HTTP.Listen, Metrics: e.signals.Handler(), Readiness: e.readiness,
+		More: map[string]http.Handler{statuspage.Path: e.page.Handler(), statuspage.Path + "/": e.page.Handler()},
+	}
+	if e.options.jobsPage != nil {
+		o.More[JobsPath+"/"] = statuspage.ForThisMachine(e.options.jobsPage)
+	}
+	return o
 }
 
 // measure makes the metrics and what is known of the process's health.
 func (e *Engine) measure() error {
 	e.outage = &outage{reach: e.store.Reach, logger: e.options.logger}
-	e.health = &health{outage: e.outage, fresh: e.fresh(), observed: time.Now()}
+	e.guard = &guard{
+		recognize: e.store.Recognize, aside: e.store.RecognizeAside, rest: e.store.Rest,
+		told: func() { e.page.Changed() },
+		on:   e.config.Database.Guarded(), environment: e.config.Database.Environment,
+		logger: e.options.logger, changed: make(chan struct{}),
+	}
+	e.health = &health{outage: e.outage, guard: e.guard, fresh: e.fresh(), observed: time.Now()}
 	digest, err := configDigest(e.config)
 	if err != nil {
 		return err
 	}
 	o := telemetry.Options{
 		Version: version(), Ends: consumer.Vocabulary().Ends, Readers: e.options.readers, Digest: digest,
-		Passed: []string{"locked", "stopped"}, Succeeds: []string{"processed", "lost", "idle"}, Works: []string{"processed", "lost", "failed"},
+		Passed: []string{"locked", "stopped"}, Succeeds: []string{"processed", "lost", "idle"}, Works: []string{"processed", "lost", "quarantined", "failed"},
 		Fresh: e.fresh(), HeadroomWanted: e.headroomWanted(),
 		Ready: func() []string { return words(e.health.reasons()) }, Reasons: words(api.Reasons()),
 	}
@@ -133,7 +147,7 @@ func version() string {
 
 // serve opens the listener and begins to observe. What it returns ends both.
 func (e *Engine) serve(ctx context.Context, role Role) (end func(), err error) {
-	e.health.set(func(h *health) { h.role, h.observed = role, time.Now() })
+	e.tell(func(h *health) { h.role, h.observed = role, time.Now() })
 	server := (*api.Server)(nil)
 	if e.config.HTTP.Listen != "" {
 		if server, err = api.Listen(ctx, e.pages()); err != nil {
@@ -149,10 +163,11 @@ func (e *Engine) serve(ctx context.Context, role Role) (end func(), err error) {
 		}
 	}
 	e.outage.watch(true)
-	unready := context.AfterFunc(ctx, func() { e.health.set(func(h *health) { h.stopping = true }) })
+	unready := context.AfterFunc(ctx, func() { e.tell(func(h *health) { h.stopping = true }) })
 	observing, stopObserving := context.WithCancel(context.WithoutCancel(ctx)) // also while the process stops
 	var watch sync.WaitGroup
 	watch.Go(func() { e.watch(observing) })
+	watch.Go(func() { e.page.Run(observing) })
 	return func() {
 		unready()
 		stopObserving()
@@ -183,23 +198,46 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-next.C:
+		case <-e.again:
 		}
 		err := e.look(ctx)
 		seen.record(ctx, err)
 		if err != nil {
+			e.page.Observed(time.Now(), nil)
 			next.Reset(observeRetry)
+			continue
+		}
+		if e.guard.hold() != nil {
+			next.Reset(observeRetry) // somebody is putting it right, and waits for the engine
 			continue
 		}
 		if time.Since(checked) >= schemaInterval {
 			checked = time.Now()
 			e.lookAtSchema(ctx)
 		}
-		next.Reset(observeInterval)
+		e.lookAtOldest(ctx)
+		next.Reset(cmp.Or(e.options.pace, observeInterval))
+	}
+}
+
+// lookAgain makes the next look come at once: something has changed that everybody wants to see.
+func (e *Engine) lookAgain() {
+	select {
+	case e.again <- struct{}{}:
+	default:
 	}
 }
 
 // look asks once where the log and the consumers stand.
 func (e *Engine) look(ctx context.Context) error {
+	if err := e.guard.check(ctx); err != nil {
+		return err
+	}
+	if e.guard.hold() != nil {
+		e.outage.ends(ctx)
+		e.tell(func(h *health) { h.observed = time.Now() })
+		return nil //nolint:nilerr // it answered; where the consumers stand in another history says nothing
+	}
 	before := time.Now()
 	o, err := e.store.Observe(ctx)
 	if err != nil {
@@ -207,15 +245,20 @@ func (e *Engine) look(ctx context.Context) error {
 	}
 	after := time.Now()
 	e.outage.ends(ctx)
-	seen := telemetry.Observation{Head: o.Head, Headroom: o.Headroom, Drift: o.At.Sub(before.Add(after.Sub(before) / 2))}
+	seen := telemetry.Observation{Head: o.Head, Headroom: o.Headroom, Held: o.Held, Drift: o.At.Sub(before.Add(after.Sub(before) / 2))}
 	for _, c := range o.Consumers {
-		seen.Standings = append(seen.Standings, telemetry.Standing{Name: c.Name, Lag: c.Lag(), PendingAge: c.PendingAge})
+		seen.Standings = append(seen.Standings, telemetry.Standing{Name: c.Name, Lag: c.Lag(), PendingAge: c.PendingAge, Aside: c.Aside})
 	}
 	e.signals.Observed(seen)
-	e.health.set(func(h *health) {
-		h.observed, h.unfinalized = after, e.config.Database.Guarded() && !o.Finalized()
-	})
+	e.page.Observed(after, e.known.observed(after, o))
+	e.tell(func(h *health) { h.observed = after })
 	return nil
+}
+
+// tell takes note of what the process knows of its health, and has the status page show it.
+func (e *Engine) tell(change func(*health)) {
+	e.health.set(change)
+	e.page.Changed()
 }
 
 // lookAtSchema asks whether somebody migrated the database past this binary, or back.
@@ -226,7 +269,7 @@ func (e *Engine) lookAtSchema(ctx context.Context) {
 	if !old && !lacks {
 		err = nil // every other trouble tells itself
 	}
-	e.health.set(func(h *health) { h.schema = err })
+	e.tell(func(h *health) { h.schema = err })
 }
 
 // mayBeOutage reports whether a round with this error.type may have failed because the database is gone. A server
@@ -240,13 +283,18 @@ func mayBeOutage(errorType string) bool {
 	}
 }
 
-// note counts a round, and finds out whether the database is gone when one fails.
+// note counts a round, and finds out whether the database is gone when one fails, or another one than it was.
 func (e *Engine) note(ctx context.Context, name string, o *consumer.Outcome, took time.Duration) {
 	switch {
 	case o.End.Failure == consumer.FailureError && mayBeOutage(o.ErrorType()):
 		o.Outage = e.outage.begins(ctx)
+	case o.End.Name == endUnfinalized && !o.Held:
+		o.Held = true          // the guard tells it, once for all consumers
+		_ = e.guard.check(ctx) // else the next look finds it
 	case o.Head > 0:
 		e.outage.ends(ctx)
 	}
+	e.known.ended(name, *o)
+	e.page.Changed()
 	e.signals.Round(ctx, telemetry.Round{Consumer: name, End: o.End.Name, Took: took, Events: o.Events, Jobs: o.Jobs, Lost: o.Lost})
 }

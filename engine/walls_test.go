@@ -123,6 +123,10 @@ var rooms = map[string]wall{
 		reason: "fixtures for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
 	},
+	"engine/enginetest/cluster": {
+		reason: "whole servers for tests below the commands",
+		never:  []string{house + "/cmd", modCobra},
+	},
 	"engine/expect": {
 		reason:    "tests of consumers are judged without knowing how a database answers, or who prints the verdict",
 		never:     []string{modPGX, modRiver, modSQL, modGoose, modFSM, modCobra, house + "/engine/postgres", house + "/engine/machine"},
@@ -169,9 +173,24 @@ var rooms = map[string]wall{
 		reason: "runs the real rounds on a model of the database, so that a seed decides everything: no database, no queue",
 		never:  []string{modPGX, modRiver, modSQL, modGoose, house + "/engine/postgres", house + "/engine/jobs", house + "/engine/config"},
 	},
+	"engine/statuspage": {
+		reason: "a page and who may read it; values are handed to it",
+		only: []string{
+			"bytes", "context", "crypto/rand", "crypto/sha256", "crypto/subtle", "embed", "encoding/hex", "encoding/json", "fmt",
+			"html/template", "net", "net/http", "net/netip", "strconv", "strings", "sync", "sync/atomic", "time",
+		},
+	},
 	"engine/telemetry": {
 		reason: "values and names are handed to it; it asks no database and runs no round",
 		never:  []string{modPGX, modRiver, modSQL, modGoose, modFSM, modYAML, modCobra, house + "/engine/consumer", house + "/engine/config", house + "/engine/postgres"},
+	},
+	"engine/restored": {
+		reason: "tests alone: real servers that are restored under the engine",
+		only:   []string{},
+	},
+	"engine/riverpage": {
+		reason: "River UI and nothing else: only `engine dev` carries it",
+		never:  []string{house + "/engine", modYAML, modFSM},
 	},
 	"engine/round": {
 		reason: "the pure core: values in, values out; no IO, no clock, no other room",
@@ -194,7 +213,7 @@ var ownedModules = []struct {
 	{
 		modPGX,
 		[]string{
-			"engine/postgres", "engine/jobs", "engine/producer", "engine/devdb", "engine/enginetest", "cmd/engine",
+			"engine/postgres", "engine/jobs", "engine/riverpage", "engine/producer", "engine/devdb", "engine/enginetest", "engine/enginetest/cluster", "cmd/engine",
 			"docs/examples/shop", "docs/examples/worker", "cmd/bench",
 			"engine", // passes on a tracer of the caller's
 		},
@@ -202,10 +221,11 @@ var ownedModules = []struct {
 	},
 	{
 		modRiver,
-		[]string{"engine/jobs", "engine/postgres", "engine/enginetest", "docs/examples/worker", "cmd/bench"},
+		[]string{"engine/jobs", "engine/postgres", "engine/riverpage", "engine/enginetest", "docs/examples/worker", "cmd/bench"},
 		"one room inserts jobs and one migrates; nobody else knows the queue",
 	},
-	{house + "/engine/enginetest", nil, "fixtures are for tests; no program carries them"},
+	{house + "/engine/riverpage", []string{"cmd/engine"}, "a program of a user must not carry River UI"},
+	{house + "/engine/enginetest", []string{"engine/enginetest/cluster"}, "fixtures are for tests; no program carries them"},
 }
 
 // packageFacts is what `go list` says of one package.

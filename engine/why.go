@@ -37,6 +37,9 @@ const (
 	VerdictRestored    Verdict = "restored"     // a restore was finalized after it: its history ended
 	VerdictNoCursor    Verdict = "no_cursor"    // it never ran, and will begin later
 	VerdictLost        Verdict = "lost"         // retention removed the event before the consumer reached it
+	VerdictSkipped     Verdict = "skipped"      // the event is missing, and an operator moved the consumer over it
+	VerdictQuarantined Verdict = "quarantined"  // the consumer has set the event aside
+	VerdictDropped     Verdict = "dropped"      // it had, and an operator gave the event up
 	VerdictUnknown     Verdict = "unknown"      // passed, and what would tell is not there (any more)
 	VerdictHandler     Verdict = "handler"      // only the handler could tell, and it is not asked
 	VerdictGone        Verdict = "gone"         // old enough for River to have deleted its finished jobs

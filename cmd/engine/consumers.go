@@ -21,14 +21,16 @@ import (
 )
 
 func consumersCommand(env lookupEnv) *cobra.Command {
-	return group("consumers", "lists, renames and retires consumers",
+	return group("consumers", "lists, renames and retires consumers, and moves them over holes",
 		`consumers looks after the cursors of consumers. A cursor outlives its entry in consumers.yaml: removing or
 renaming an entry does nothing to the database. rename lets a new name go on where the old one stood, and
-retire removes a cursor that nobody needs any more. Both are written to the audit.`,
+retire removes a cursor that nobody needs any more. skip moves a cursor over a hole in the log. Each is written
+to the audit.`,
 		`  engine consumers list
   engine consumers rename push notify
-  engine consumers retire push --reason "replaced by notify"`,
-		consumersListCommand(env), consumersRenameCommand(env), consumersRetireCommand(env))
+  engine consumers retire push --reason "replaced by notify"
+  engine consumers skip push --from 5 --to 7 --reason "lost with the disk on 1 May"`,
+		consumersListCommand(env), consumersRenameCommand(env), consumersRetireCommand(env), consumersSkipCommand(env))
 }
 
 // formatFlag gives a command the choice between text and JSON.
@@ -294,6 +296,9 @@ func retired(name string, change engine.Change, dry bool) string {
 	stood := "it never ran and has no cursor"
 	if change.LastSeq != nil {
 		stood = fmt.Sprintf("its cursor was at %d, the head is %d, %s given up", *change.LastSeq, change.Head, count(change.Lag(), "event"))
+	}
+	if change.Quarantined > 0 {
+		stood += fmt.Sprintf(", and %s in quarantine", count(change.Quarantined, "event"))
 	}
 	if dry {
 		return fmt.Sprintf("consumer %q would be retired: %s", name, strings.Replace(stood, "was at", "is at", 1))

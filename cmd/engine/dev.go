@@ -5,8 +5,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +24,7 @@ import (
 // devFlags are the flags of dev.
 type devFlags struct {
 	config, events, data, setup string
+	listen                      string // of the status page
 	once                        bool
 	chaos                       bool
 	duration                    time.Duration // of chaos
@@ -37,7 +41,8 @@ days of a small shop. It ends with a table of what each consumer did, and compar
 every event must have its jobs exactly once.
 
 With --once it ends when every event is processed; otherwise it goes on until it is interrupted, and you
-append with engine events append. Nothing of it remains, unless --data names a folder that keeps it.
+append with engine events append. Meanwhile it serves a status page, and River UI with the jobs, on the loopback
+address; it prints where. Nothing of it remains, unless --data names a folder that keeps it.
 
 With --chaos it tries to break the promise instead: two engines and several producers work while engines and
 PostgreSQL are killed, frozen and restarted, and sessions ended, in the order of a seed. At the end everything
@@ -48,6 +53,7 @@ drops it at the end. A server that the configuration names is refused there. dev
 		Example: `  engine dev --once
   engine dev --once --events events.jsonl
   engine dev --data ./dev-database --setup tables.sql
+  engine dev --listen 127.0.0.1:9464
   engine dev --chaos --for 60s`,
 		Args: arguments(),
 	}
@@ -57,11 +63,15 @@ drops it at the end. A server that the configuration names is refused there. dev
 	cmd.Flags().StringVar(&f.events, "events", "", "append the CloudEvents of `FILE` instead of the sample")
 	cmd.Flags().StringVar(&f.data, "data", "", "keep the database in `DIR` from one run to the next")
 	cmd.Flags().StringVar(&f.setup, "setup", "", "run the SQL of `FILE` on the new database, instead of making the table that the shipped consumers.yaml asks")
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "the loopback `ADDRESS` of the status page; port 0 is a free one")
 	cmd.Flags().BoolVar(&f.chaos, "chaos", false, "kill, freeze and restart things on the way, and verify every event")
 	cmd.Flags().DurationVar(&f.duration, "for", time.Minute, "with --chaos: how long things go wrong")
 	cmd.Flags().Int64Var(&f.seed, "seed", 0, "with --chaos: the `NUMBER` that decides what goes wrong in which order (default a random one)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkChaos(cmd, f, env); err != nil {
+			return err
+		}
+		if err := checkListen(cmd, f); err != nil {
 			return err
 		}
 		if f.chaos {
@@ -85,7 +95,7 @@ func checkChaos(cmd *cobra.Command, f devFlags, env lookupEnv) error {
 	if !f.chaos {
 		return nil
 	}
-	for _, name := range []string{"once", "events", "data"} {
+	for _, name := range []string{"once", "events", "data", "listen"} {
 		if cmd.Flags().Changed(name) {
 			return usagef("--chaos has events and a database of its own: leave out --%s", name)
 		}
@@ -100,6 +110,24 @@ func checkChaos(cmd *cobra.Command, f devFlags, env lookupEnv) error {
 		return usagef("--for is %v: write a duration above 0, such as 60s", f.duration)
 	case f.seed < 0:
 		return usagef("--seed is %d: write a number from 1", f.seed)
+	}
+	return nil
+}
+
+// checkListen refuses an address that others could reach: what dev serves asks nobody who they are.
+func checkListen(cmd *cobra.Command, f devFlags) error {
+	if f.once && cmd.Flags().Changed("listen") {
+		return usagef("--once ends before anybody could look: leave out --listen")
+	}
+	host, port, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return usagef("--listen is %q: write HOST:PORT, such as 127.0.0.1:9464", f.listen)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || port != strconv.FormatUint(n, 10) {
+		return usagef("--listen is %q: write a port from 0 to 65535", f.listen)
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return usagef("--listen is %q: the status page of dev has no token, so write a loopback address, such as 127.0.0.1:9464", f.listen)
 	}
 	return nil
 }
@@ -149,8 +177,12 @@ func dev(cmd *cobra.Command, f devFlags, env lookupEnv) (err error) {
 	case !ran && f.setup != "":
 		fmt.Fprintf(cmd.ErrOrStderr(), "the database in %s was set up before, and %s was not run again: remove the folder to begin anew\n", f.data, f.setup)
 	}
-	if f.once && cfg.Log.Level == "info" {
-		cfg.Log.Level = "warn" // the table at the end says it all
+	cfg.HTTP = config.HTTP{Listen: f.listen} // the address of the file belongs to the real engine
+	if f.once {
+		cfg.HTTP.Listen = ""
+		if cfg.Log.Level == "info" {
+			cfg.Log.Level = "warn" // the table at the end says it all
+		}
 	}
 	err = follow(ctx, &devRun{cmd: cmd, flags: f, cfg: cfg, url: url, tally: newTally()})
 	if f.setup == "" && lacksTable(err) {

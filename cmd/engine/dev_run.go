@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -21,12 +22,15 @@ import (
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/jobs"
+	"example.com/bothy/engine/riverpage"
+	"example.com/bothy/engine/statuspage"
 )
 
 const (
 	lookInterval  = 25 * time.Millisecond // between two looks at the cursors
 	recorderLimit = 20 * time.Second      // for the recorder to work what is left, once every round is done
 	stopLimit     = 30 * time.Second
+	devLook       = time.Second // between two looks of the status page
 )
 
 // devRun is one run of dev on a database that is ready.
@@ -35,6 +39,7 @@ type devRun struct {
 	flags  devFlags
 	cfg    *config.Config
 	url    string
+	pool   *pgxpool.Pool // of the recorder and of River UI
 	tally  *tally
 	engine *engine.Engine
 	ended  chan struct{} // closed when the engine's Run has returned
@@ -44,8 +49,22 @@ type devRun struct {
 
 // follow starts the engine, and stops it when the run is over.
 func follow(ctx context.Context, r *devRun) (err error) {
+	if r.pool, err = pgxpool.New(ctx, r.url); err != nil {
+		return fmt.Errorf("connect to the database of dev: %w", err)
+	}
+	defer r.pool.Close()
 	logger := newLogger(r.cfg.Log, r.cmd.ErrOrStderr())
-	if r.engine, err = engine.Open(ctx, r.cfg, engine.WithLogger(logger), engine.WithObserver(r.tally.observe)); err != nil {
+	options := []engine.Option{engine.WithLogger(logger), engine.WithObserver(r.tally.observe)}
+	if !r.flags.once { // somebody may look
+		paging, stop := context.WithCancel(ctx)
+		defer stop()
+		page, err := riverpage.New(paging, r.pool, r.cfg.Jobs.Schema, engine.JobsPath, r.quiet())
+		if err != nil {
+			return err
+		}
+		options = append(options, engine.WithLocalPage(page), engine.WithPace(devLook))
+	}
+	if r.engine, err = engine.Open(ctx, r.cfg, options...); err != nil {
 		return err
 	}
 	defer r.engine.Close()
@@ -67,6 +86,11 @@ func follow(ctx context.Context, r *devRun) (err error) {
 	return err
 }
 
+// quiet is where River writes: its own start and stop are no news.
+func (r *devRun) quiet() *slog.Logger {
+	return newLogger(config.Log{Level: "error", Format: r.cfg.Log.Format}, r.cmd.ErrOrStderr())
+}
+
 // start waits for the cursors, starts the recorder, and goes to work.
 func (r *devRun) start(ctx context.Context) error {
 	states, err := r.await(ctx, nil, func(states map[string]engine.State) bool { return len(states) == len(r.cfg.Consumers) })
@@ -78,13 +102,7 @@ func (r *devRun) start(ctx context.Context) error {
 	for name, s := range states {
 		r.from[name], head = s.LastSeq, max(head, s.HeadSeq)
 	}
-	pool, err := pgxpool.New(ctx, r.url)
-	if err != nil {
-		return fmt.Errorf("connect the recorder: %w", err)
-	}
-	defer pool.Close()
-	quiet := config.Log{Level: "error", Format: r.cfg.Log.Format} // River's own start and stop are no news
-	recorder, err := jobs.NewRecorder(pool, r.cfg.Jobs.Schema, engine.Consumers(r.cfg), r.from, newLogger(quiet, r.cmd.ErrOrStderr()))
+	recorder, err := jobs.NewRecorder(r.pool, r.cfg.Jobs.Schema, engine.Consumers(r.cfg), r.from, r.quiet())
 	if err != nil {
 		return err
 	}
@@ -121,6 +139,7 @@ func (r *devRun) work(ctx context.Context, recorder *jobs.Recorder, head int64) 
 	if err := r.verify(ctx, recorder); err != nil {
 		return err
 	}
+	fmt.Fprintf(r.cmd.ErrOrStderr(), "status page at http://%s%s\n", r.engine.Address(), statuspage.Path)
 	fmt.Fprintf(r.cmd.ErrOrStderr(), "running until it is interrupted; append more with\n    %s='%s' engine events append --config %s FILE\n", databaseVariable, withoutPassword(r.url), r.flags.config)
 	if <-r.ended; r.runErr != nil { // it ends when ctx does, and has finished its rounds by then
 		return r.runErr

@@ -120,6 +120,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		runCommand(env),
 		statusCommand(env),
 		healthcheckCommand(env),
+		quarantineCommand(env),
 		consumersCommand(env),
 		whyCommand(env),
 		doctorCommand(env),

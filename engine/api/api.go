@@ -6,6 +6,8 @@
 //	/healthz  200 while the process is alive; restart it when this does not answer
 //	/readyz   200 when it does its work, else 503; the body says why not
 //
+// and what it is handed beside them.
+//
 // Nothing here asks the database, so an answer takes as long in an outage as on any other day, and nothing here
 // shows an event. It refuses slow clients: each has a few seconds for its request and for its answer.
 package api
@@ -43,6 +45,7 @@ type Options struct {
 	Address   string
 	Metrics   http.Handler
 	Readiness func() Readiness
+	More      map[string]http.Handler // by path; one that ends with / serves everything below
 }
 
 // Server is a listener with its connections.
@@ -89,6 +92,9 @@ func (s *Server) Stop(ctx context.Context) error {
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", o.Metrics)
+	for path, handler := range o.More {
+		mux.Handle(path, handler)
+	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		plain(w)
 		_, _ = w.Write([]byte("alive\n")) // the client is gone when it fails

@@ -156,6 +156,7 @@ consumers:
 	}
 	for i := range want {
 		want[i].PollInterval, want[i].MaxJobsPerRound, want[i].PendingAlertAfter = 5*time.Second, 20000, 15*time.Minute
+		want[i].OnFailure = "stall"
 		want[i].Job.Queue, want[i].Job.Priority = "default", 1
 		want[i].Recipients = Recipients{Rule: RuleList, List: []string{"alex"}}
 	}

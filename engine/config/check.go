@@ -32,6 +32,7 @@ func check(cfg *Config, tree *document.Tree) {
 	for i := range cfg.Consumers {
 		c.types(i)
 		c.targets(i)
+		c.failures(i)
 	}
 }
 

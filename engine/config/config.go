@@ -46,8 +46,8 @@ type Database struct {
 	AdminURL                  Secret        `yaml:"admin_url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of commands that change the schema. Absent: url."`
 	ListenURL                 Secret        `yaml:"listen_url" validate:"omitempty,database_url" since:"0.1" doc:"A direct connection for LISTEN, where url goes through a transaction-mode pooler. Absent: url."`
 	Schema                    string        `yaml:"schema" default:"bothy" validate:"schema_name" since:"0.1" doc:"The schema of the engine's own tables."`
-	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether rounds stop when the database is no longer the one whose history the cursors follow."`
-	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. It is compared with the one that the database holds."`
+	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether the engine does no work while the database is not the one whose history the cursors follow, or that cannot be read. Turn it off only where a failover loses no committed transaction: after any other, or a restore, events are skipped and numbers are used twice without a word."`
+	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. A migration writes it to a database that has none; with another one there the engine does no work, since it may be a copy or the wrong database."`
 	Roles                     Roles         `yaml:"roles" since:"0.1" doc:"The database roles that grants are made for."`
 	StatementTimeout          time.Duration `yaml:"statement_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that one statement may run."`
 	LockTimeout               time.Duration `yaml:"lock_timeout" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"The longest that one statement may wait for a lock."`
@@ -109,6 +109,7 @@ type Defaults struct {
 type Jobs struct {
 	Schema  string `yaml:"schema" default:"public" validate:"river_schema" since:"0.1" doc:"The schema that holds River's tables."`
 	Migrate bool   `yaml:"migrate" default:"false" since:"0.1" doc:"Whether migrating also creates and upgrades River's tables there."`
+	UIURL   string `yaml:"ui_url" validate:"omitempty,page_url" since:"0.1" doc:"The address of a page that shows the jobs, such as an installation of River UI. The status page links to it."`
 }
 
 // Shutdown says how the engine stops.
@@ -118,7 +119,8 @@ type Shutdown struct {
 
 // HTTP says what the engine serves over HTTP.
 type HTTP struct {
-	Listen string `yaml:"listen" validate:"omitempty,listen_address" since:"0.1" doc:"The address of the listener that serves /metrics, /healthz and /readyz, such as 127.0.0.1:9464, or :9464 for every interface. Absent: nothing is served."`
+	Listen     string `yaml:"listen" validate:"omitempty,listen_address" since:"0.1" doc:"The address of the listener that serves /metrics, /healthz and /readyz, and /status in the roles api and all, such as 127.0.0.1:9464, or :9464 for every interface. Absent: nothing is served."`
+	AdminToken Secret `yaml:"admin_token" validate:"omitempty,admin_token" since:"0.1" doc:"The token that the status page asks for. Write it as a variable. Absent: /status answers 404."`
 }
 
 // Log says what the engine writes about itself.
@@ -149,6 +151,8 @@ type Consumer struct {
 	PollInterval      time.Duration `yaml:"poll_interval" inherit:"consumer.poll_interval" validate:"omitempty,min=10ms,max=1h" since:"0.1" doc:"How often this consumer looks for events when nothing wakes it."`
 	PendingAlertAfter time.Duration `yaml:"pending_alert_after" inherit:"consumer.pending_alert_after" validate:"omitempty,min=1s,max=8760h" since:"0.1" doc:"How old the oldest event that this consumer has not read may get before it counts as late."`
 	MaxJobsPerRound   int           `yaml:"max_jobs_per_round" inherit:"consumer.max_jobs_per_round" validate:"omitempty,min=1,max=1000000" unit:"jobs" since:"0.1" doc:"How many jobs end a round of this consumer. The event that reaches it is still taken whole."`
+	OnFailure         string        `yaml:"on_failure" default:"stall" validate:"oneof=stall quarantine" since:"0.1" doc:"What becomes of an event that the recipients rule fails on. stall: the consumer stands still and tries again until it passes. quarantine: the event is set aside, and the consumer goes on behind it; engine quarantine lists, retries and drops such events. What is no fault of an event (the connection, a timeout, a missing table or right) always stalls."`
+	After             int           `yaml:"after" validate:"omitempty,min=1,max=1000" unit:"rounds" since:"0.1" doc:"How many rounds in a row fail before the event that they fail on is looked for and set aside. Only with on_failure: quarantine. Absent (0 in Go): 5."`
 	Job               Job           `yaml:"job" validate:"required" since:"0.1" doc:"The River job that each target becomes. Two consumers may use the same kind."`
 	Recipients        Recipients    `yaml:"recipients" validate:"required" word:"none" apart:"give the other a consumer of its own" since:"0.1" doc:"Who each event is for: the word none, or exactly one of the rules field, list, query and handler."`
 }

@@ -115,6 +115,17 @@ var formats = map[string]document.Format{
 		Fix:     "write what would stand after WHERE",
 		Trouble: condition,
 	},
+	"admin_token": {
+		Code: "bad-token", Example: "${BOTHY_ADMIN_TOKEN}",
+		Fix:     "write a variable that holds 16 to 256 letters, digits and signs, such as what openssl rand -hex 32 prints",
+		Trouble: adminToken,
+	},
+	"page_url": {
+		Code: "bad-link", Example: "https://jobs.example.com/",
+		Pattern: `^https?://`,
+		Fix:     "write an address that a browser opens, such as https://jobs.example.com/, without a user and a password",
+		Trouble: pageURL,
+	},
 	"rule_query": {
 		Code: "bad-query", Example: "SELECT b.seq, b.resource_id AS recipient FROM batch b",
 		Fix:     "write one SELECT over the relation batch that gives seq and recipient",

@@ -2,7 +2,11 @@
 
 package config
 
-import "example.com/bothy/engine/round"
+import (
+	"cmp"
+
+	"example.com/bothy/engine/round"
+)
 
 // Rounds are the declared consumers as rounds see them, in the order of the file.
 func (c *Config) Rounds() []round.Consumer {
@@ -10,10 +14,22 @@ func (c *Config) Rounds() []round.Consumer {
 	for i, c := range c.Consumers {
 		consumers[i] = round.Consumer{
 			Name: c.Name, Batch: c.Batch, MaxJobs: c.MaxJobsPerRound, Types: c.Types, Rule: c.Recipients.rule(),
-			Job: round.Job{Kind: c.Job.Kind, Queue: c.Job.Queue, MaxAttempts: c.Job.MaxAttempts, Priority: c.Job.Priority},
+			QuarantineAfter: c.quarantineAfter(),
+			Job:             round.Job{Kind: c.Job.Kind, Queue: c.Job.Queue, MaxAttempts: c.Job.MaxAttempts, Priority: c.Job.Priority},
 		}
 	}
 	return consumers
+}
+
+// usualAfter is how many failures an event gets when the file does not say.
+const usualAfter = 5
+
+// quarantineAfter is how many rounds in a row fail before an event is set aside, or 0 when none ever is.
+func (c Consumer) quarantineAfter() int {
+	if c.OnFailure != "quarantine" {
+		return 0
+	}
+	return cmp.Or(c.After, usualAfter)
 }
 
 // rule is the recipient rule as rounds see it.

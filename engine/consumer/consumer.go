@@ -42,6 +42,9 @@ type Tx interface {
 	// Recipients applies a rule that needs the database (query, handler) to the selected events.
 	Recipients(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error)
 	Insert(ctx context.Context, targets []round.Target) error
+	// Quarantine sets an event aside at commit. It follows Recipients that failed in a round with a Suspect: that
+	// has left nothing of the rule in the transaction, which goes on.
+	Quarantine(r round.Refusal)
 	// Advance moves the cursor at commit, or fails the commit when it is not exactly at from.
 	Advance(from, to int64)
 }
@@ -66,10 +69,17 @@ type Outcome struct {
 	Events int   // processed: their jobs and the cursor are committed
 	Jobs   int   // inserted
 	Lost   int64 // events that retention had removed
-	Full   bool  // the batch was full or was cut: there is more to do
 	// Outage says that the round failed because the database cannot be reached. Whoever ran it sets this and tells
 	// of it once for all consumers, so the runner says nothing.
 	Outage bool
+	// Held says that no round may run in this process now, or that this one found so. Whoever ran it sets this and
+	// tells of it once for all consumers, so the runner says nothing.
+	Held bool
+	// Blamed are the events of a round that failed, when one of them is the reason.
+	Blamed Numbers
+	// Quarantined is the event that the round set aside, and why; nil when it set none aside.
+	Quarantined *round.Refusal
+	Full        bool // the batch was full or was cut: there is more to do
 }
 
 // Service runs rounds. It keeps nothing between them.
@@ -119,9 +129,13 @@ func (s *Service) once(ctx context.Context, c round.Consumer) Outcome {
 	if outcome.Err == nil {
 		outcome.Err = b.because
 	}
+	if outcome.End.Failure == FailureError {
+		outcome.Blamed = b.blamed(result.Err)
+	}
 	if outcome.End.Transaction == machine.Commit {
 		outcome.First = b.plan.Process[0]
 		outcome.Events, outcome.Jobs, outcome.Lost = b.events(), len(b.decision.Targets), b.plan.Lost()
+		outcome.Quarantined = b.refusal
 		outcome.Full = b.decision.Cut || len(b.snapshot.Events) >= c.Batch
 	}
 	if outcome.Err != nil {
@@ -131,9 +145,12 @@ func (s *Service) once(ctx context.Context, c round.Consumer) Outcome {
 }
 
 // attributes are those of the record that an end declares: the consumer and, after a loss, the first
-// number that was processed.
+// number that was processed. Of an event that was set aside they are its number and the class of its error.
 func (o Outcome) attributes(name string) []slog.Attr {
 	attrs := []slog.Attr{slog.String(attrConsumer, name)}
+	if q := o.Quarantined; q != nil {
+		attrs = append(attrs, slog.Int64(attrSeq, q.Seq), slog.String(attrErrorType, q.ErrorType))
+	}
 	if o.Lost > 0 {
 		attrs = append(attrs, slog.Int64(attrSeq, o.First))
 	}

@@ -67,7 +67,13 @@ func newHealth(c Consumer, logger *slog.Logger) *health {
 	}
 }
 
-func (h *health) record(ctx context.Context, o Outcome) {
+// record tells what a round is worth telling. A round that did well is no recovery while events that failed are
+// still open.
+func (h *health) record(ctx context.Context, o Outcome, open bool) {
+	if o.Held {
+		h.ends(ctx, &h.locked)
+		return
+	}
 	if o.End.Log != nil {
 		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...) //nolint:sloglint // the table says it
 	}
@@ -81,7 +87,7 @@ func (h *health) record(ctx context.Context, o Outcome) {
 			h.logger.LogAttrs(ctx, slog.LevelError, messageFailed,
 				slog.String(attrConsumer, h.name), slog.String(attrErrorType, o.ErrorType()))
 		}
-	case o.End.Edge == machine.Unchanged:
+	case o.End.Edge == machine.Unchanged || open:
 	case h.failing:
 		h.failing = false
 		h.logger.LogAttrs(ctx, slog.LevelInfo, messageRecovered, slog.String(attrConsumer, h.name))
@@ -132,16 +138,21 @@ func (o Outcome) ErrorType() string {
 	if o.End.Failure != FailureError {
 		return o.End.Failure
 	}
-	if _, ok := errors.AsType[*machine.PanicError](o.Err); ok { // first: what was panicked with can be an error too
+	return errorType(o.Err)
+}
+
+// errorType is the value of error.type for an error of a step.
+func errorType(err error) string {
+	if _, ok := errors.AsType[*machine.PanicError](err); ok { // first: what was panicked with can be an error too
 		return errorPanic
 	}
-	if errors.Is(o.Err, errMissing) {
+	if errors.Is(err, errMissing) {
 		return errorMissing
 	}
 	if typed, ok := errors.AsType[interface {
 		error
 		ErrorType() string
-	}](o.Err); ok {
+	}](err); ok {
 		return typed.ErrorType()
 	}
 	return FailureError

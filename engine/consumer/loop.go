@@ -28,18 +28,24 @@ type Loop struct {
 // Run goes from round to round until it may not, or until the table says so.
 func (l Loop) Run(ctx context.Context) {
 	c := l.Consumer
-	health, batch := newHealth(c, l.Logger), newBatch(c, l.Logger)
+	health, batch, hunt := newHealth(c, l.Logger), newBatch(c, l.Logger), hunt{after: c.QuarantineAfter}
 	for l.Begin() {
-		c.Batch = batch.now
+		c.Batch, c.Suspect = batch.now, hunt.suspect
 		outcome := l.Rounds.Round(ctx, c.Consumer)
 		if l.Observe != nil {
 			l.Observe(c.Name, outcome)
 		}
-		if batch.reduce(ctx, outcome) {
+		again := hunt.record(outcome, batch)
+		if !again && batch.reduce(ctx, outcome) {
 			continue // no edge: how the round ends is not known yet
 		}
-		batch.done(ctx, outcome)
-		health.record(ctx, outcome)
+		if !hunt.open() {
+			batch.done(ctx, outcome)
+		}
+		health.record(ctx, outcome, hunt.open())
+		if again {
+			continue
+		}
 		switch outcome.End.Next {
 		case machine.AgainWhenFull:
 			if outcome.Full {

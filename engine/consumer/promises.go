@@ -2,7 +2,11 @@
 
 package consumer
 
-import "example.com/bothy/engine/machine"
+import (
+	"slices"
+
+	"example.com/bothy/engine/machine"
+)
 
 // What breaking a promise costs the user.
 const (
@@ -14,34 +18,52 @@ const (
 	costDamage   = "damage to the log would be passed over, or be told as something that passes by itself"
 	costRecovery = "a failing consumer would be told as recovered although nothing was tried"
 	costStop     = "a stopped engine would run further rounds, or a shutdown would be told as an incident"
+	costAside    = "an event would be set aside together with its jobs, or stay where it is, or be set aside without being read or refused"
+	costTold     = "an event would be set aside without anybody being told, or a backlog would wait for the poll"
 	costError    = "a consumer would stop for good after one error, or damage would be told as a passing error"
 )
 
 // promises are what every round table keeps, whatever else it does. The file states them too, so that who
 // reads the table reads what it holds to; it cannot take one away.
 func promises() []machine.Promise {
-	writes := []string{"insert_jobs", "advance_cursor"}
+	writes := []string{"insert_jobs", "quarantine_event", "advance_cursor"}
+	begins := []string{"lock_cursor.held", "read_events.some"}
+	whole := func(end string, then ...string) machine.Promise {
+		return machine.Promise{End: end, Passes: slices.Concat(begins, then), InOrder: true, Why: costJobs}
+	}
+	aside := whole("quarantined", "plan_round.contiguous", "decide_recipients.refused", "quarantine_event", "advance_cursor")
+	aside.Why = costAside
 	return []machine.Promise{
 		{
 			Transaction: machine.Commit,
-			Passes:      []string{"lock_cursor.held", "read_events.some", "plan_round", "decide_recipients", "insert_jobs", "advance_cursor"},
+			Passes:      []string{"lock_cursor.held", "read_events.some", "plan_round", "decide_recipients", "advance_cursor"},
 			InOrder:     true,
 			Why:         costJobs,
 		},
 		{Transaction: machine.Commit, NeverPasses: []string{"plan_round.hole"}, Why: costHole},
+		whole("processed", "plan_round.contiguous", "decide_recipients.decided", "insert_jobs", "advance_cursor"),
+		whole("lost", "plan_round.expired", "decide_recipients.decided", "insert_jobs", "advance_cursor"),
+		aside,
 		{
-			End: "processed", Transaction: machine.Commit, Passes: []string{"plan_round.contiguous"}, NeverPassesState: []string{"decide_rest"},
+			End: "processed", Transaction: machine.Commit, Passes: []string{"plan_round.contiguous"},
+			NeverPasses: []string{"quarantine_event"}, NeverPassesState: []string{"decide_rest"},
 			Next: machine.AgainWhenFull, Edge: machine.Settle, Why: costQuiet,
 		},
 		{
-			End: "lost", Transaction: machine.Commit, Passes: []string{"plan_round.expired"}, PassesState: []string{"decide_rest"},
+			End: "lost", Transaction: machine.Commit, Passes: []string{"plan_round.expired"},
+			NeverPasses: []string{"quarantine_event"}, PassesState: []string{"decide_rest"},
 			Next: machine.AgainWhenFull, Edge: machine.Settle, Log: machine.LevelError, Why: costLoss,
+		},
+		{
+			End: "quarantined", Transaction: machine.Commit, Passes: []string{"decide_recipients.refused"},
+			NeverPasses: []string{"insert_jobs"}, NeverPassesState: []string{"decide_rest"},
+			Next: machine.AgainWhenFull, Edge: machine.Unchanged, Log: machine.LevelError, Why: costTold,
 		},
 		{End: "idle", Passes: []string{"lock_cursor.held", "read_events.none"}, Next: machine.Wait, Edge: machine.Settle, Why: costFalse},
 		{End: "locked", Passes: []string{"lock_cursor.taken"}, Next: machine.Wait, Edge: machine.Unchanged, Why: costRecovery},
 		{
 			End: "gap", Passes: []string{"lock_cursor.held", "read_events"},
-			NeverPasses: append([]string{"read_events.none", "read_events.ahead", "read_events.unfinalized"}, writes...),
+			NeverPasses: append([]string{"read_events.none", "read_events.ahead", "read_events.unfinalized", "decide_recipients"}, writes...),
 			Next:        machine.Wait, Failure: FailureGap, Why: costDamage,
 		},
 		{End: "ahead", Passes: []string{"read_events.ahead"}, NeverPasses: writes, Next: machine.Wait, Failure: FailureAhead, Why: costDamage},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"example.com/bothy/engine/machine"
@@ -16,6 +17,7 @@ import (
 //
 //	lock_cursor -> read_events -> plan_round -> decide_recipients -> insert_jobs -> advance_cursor
 //	                snapshot       plan          decision
+//	                                             refusal -----> quarantine_event -> advance_cursor
 type bound struct {
 	tx       Tx
 	consumer round.Consumer
@@ -24,7 +26,10 @@ type bound struct {
 	snapshot round.Snapshot
 	plan     round.Plan
 	decision round.Decision
-	because  error // why an answer leads to a failure, for people
+	deciding bool           // the rule was called and has not returned
+	faulty   error          // of the rule, when it belongs to an event
+	refusal  *round.Refusal // the event that is set aside
+	because  error          // why an answer leads to a failure, for people
 }
 
 // errMissing explains the answer missing of lock_cursor.
@@ -43,6 +48,10 @@ func (b *bound) step(ctx context.Context, s machine.Step) (answer string, err er
 		return b.decide(ctx)
 	case stepInsert:
 		return answerInserted, b.tx.Insert(ctx, b.decision.Targets)
+	case stepQuarantine:
+		b.tx.Quarantine(*b.refusal)
+		b.decision = round.Decision{Through: b.refusal.Seq}
+		return answerQuarantined, nil
 	case stepAdvance:
 		b.tx.Advance(b.snapshot.Cursor, b.decision.Through)
 		return answerAdvanced, nil
@@ -92,7 +101,53 @@ func (b *bound) planRound() (string, error) {
 	return answerContiguous, nil
 }
 
+// decide applies the rule. An event is refused only by a round over this event alone that knows it as the suspect;
+// when events before it were lost, that round passes and tells the loss, and leaves the event to the next.
 func (b *bound) decide(ctx context.Context) (answer string, err error) {
+	suspect := b.consumer.Suspect
+	alone := suspect.Seq != 0 && len(b.plan.Process) == 1 && b.plan.Process[0] == suspect.Seq
+	if alone && b.plan.LostFrom != 0 {
+		b.decision = round.Decision{Through: b.plan.LostTo}
+		return answerDecided, nil
+	}
+	apply := b.apply
+	if alone {
+		apply = b.applyApart
+	}
+	if err = apply(ctx); err == nil {
+		return answerDecided, nil
+	}
+	message, ok := faultOf(err)
+	if !ok || ctx.Err() != nil {
+		return "", err
+	}
+	if b.faulty = err; !alone {
+		return "", err
+	}
+	b.refusal = &round.Refusal{Seq: suspect.Seq, ErrorType: errorType(err), Message: message, Attempts: suspect.Attempts}
+	return answerRefused, nil
+}
+
+// applyApart applies the rule, and makes an error of its panic: the transaction goes on.
+func (b *bound) applyApart(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &machine.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return b.apply(ctx)
+}
+
+// blamed are the events of the round, when its error belongs to one of them.
+func (b *bound) blamed(err error) Numbers {
+	_, panicked := errors.AsType[*machine.PanicError](err)
+	if b.refusal == nil && (b.faulty != nil || b.deciding && panicked) {
+		return Numbers{First: b.plan.Process[0], Last: b.plan.NewLastSeq}
+	}
+	return Numbers{}
+}
+
+func (b *bound) apply(ctx context.Context) (err error) {
 	c := b.consumer
 	events, through, cut := round.Select(b.snapshot.Events, c.Types), b.plan.NewLastSeq, false
 	if whole := b.snapshot.Whole; whole != 0 && whole < through {
@@ -101,14 +156,16 @@ func (b *bound) decide(ctx context.Context) (answer string, err error) {
 	}
 	switch c.Rule.Kind {
 	case round.RuleQuery, round.RuleHandler:
+		b.deciding = true // a panic leaves it so
 		b.decision, err = b.tx.Recipients(ctx, events, c.MaxJobs, through)
+		b.deciding = false
 	case round.RuleNone, round.RuleField, round.RuleList:
 		b.decision = round.Decide(c.Rule, events, c.MaxJobs, through)
 	default:
 		err = fmt.Errorf("consumer %q has no recipient rule", c.Name)
 	}
 	b.decision.Cut = b.decision.Cut || cut
-	return answerDecided, err
+	return err
 }
 
 // events is how many events the round passes with its cursor.

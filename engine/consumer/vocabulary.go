@@ -15,6 +15,8 @@ const (
 	stepDecide  = "decide_recipients"
 	stepInsert  = "insert_jobs"
 	stepAdvance = "advance_cursor"
+
+	stepQuarantine = "quarantine_event"
 )
 
 // The answers of plan_round and of the steps that have only one.
@@ -25,6 +27,9 @@ const (
 	answerDecided    = "decided"
 	answerInserted   = "inserted"
 	answerAdvanced   = "advanced"
+
+	answerRefused     = "refused" // the one event of the round has failed alone before, and failed again
+	answerQuarantined = "quarantined"
 )
 
 // The failures that an end can declare: the error.type of its log record.
@@ -41,7 +46,7 @@ func Vocabulary() machine.Vocabulary {
 		Machine:  "round",
 		Steps:    steps(),
 		Failures: []string{FailureGap, FailureAhead, FailureError},
-		Ends:     []string{"processed", "lost", "idle", "locked", "gap", "ahead", "unfinalized", "stopped", "failed"},
+		Ends:     []string{"processed", "lost", "quarantined", "idle", "locked", "gap", "ahead", "unfinalized", "stopped", "failed"},
 		Promises: promises(),
 	}
 }
@@ -80,7 +85,15 @@ func steps() map[string]machine.StepKind {
 		stepDecide: {
 			Does:    "applies the recipient rule to the events",
 			Without: "nobody would have decided who gets a job, and jobs would be lost",
-			Answers: []machine.Answer{{Name: answerDecided, Means: "it is known who gets a job"}},
+			Answers: []machine.Answer{
+				{Name: answerDecided, Means: "it is known who gets a job"},
+				{Name: answerRefused, Means: "the rule failed on the one event of a round that may set it aside"},
+			},
+		},
+		stepQuarantine: {
+			Does:    "sets the event aside, with the class of its error",
+			Without: "the cursor would pass an event whose jobs were never inserted, and nobody could find it again",
+			Answers: []machine.Answer{{Name: answerQuarantined, Means: "the event is set aside in the transaction"}},
 		},
 		stepInsert: {
 			Does:    "inserts the jobs",

@@ -26,6 +26,13 @@ const (
 	ConsumerRenamed Action = "consumer.renamed" // its cursor was given the name To, at LastSeq
 	ConsumerRetired Action = "consumer.retired" // its cursor, at LastSeq, was removed
 	ConsumerLost    Action = "consumer.lost"    // it skipped the events First to Last, which retention had removed
+	ConsumerSkipped Action = "consumer.skipped" // its cursor was moved over a hole, from First to Last
+)
+
+// The actions on events that a consumer has set aside. The subject is the name of the consumer.
+const (
+	QuarantineRetried Action = "quarantine.retried" // it was decided again, and has its jobs
+	QuarantineDropped Action = "quarantine.dropped" // it was given up
 )
 
 // The actions on the installation. The subject of the deed is its id.
@@ -51,13 +58,16 @@ type Deed struct {
 // DeedDetails are what else is written of a deed. What does not belong to its action is left out.
 type DeedDetails struct {
 	LastSeq *int64 `json:"last_seq,omitempty"` // where the cursor stood; nil when there was none
-	First   *int64 `json:"first,omitempty"`    // the first event that was lost
-	Last    *int64 `json:"last,omitempty"`     // the last one
+	First   int64  `json:"first,omitempty"`    // the first number that was lost or skipped
+	Last    int64  `json:"last,omitempty"`     // and the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
 	From    string `json:"from,omitempty"`     // the former environment
 	To      string `json:"to,omitempty"`       // the new name, or the new environment
-	Reason  string `json:"reason,omitempty"`   // as the person gave it
-	By      string `json:"by,omitempty"`       // the account of the operating system that ran the command
+	Seq     int64  `json:"seq,omitempty"`      // the event that was retried or dropped
+	// Quarantined is how many events were given up with the cursor that was removed.
+	Quarantined int64  `json:"quarantined,omitempty"`
+	Reason      string `json:"reason,omitempty"` // as the person gave it
+	By          string `json:"by,omitempty"`     // the account of the operating system that ran the command
 	// Cursors are those that a finalized restore moved.
 	Cursors []restore.Moved `json:"cursors,omitempty"`
 }
@@ -76,15 +86,17 @@ func (d Deed) String() string {
 		return "lost events to retention " + on
 	case RestoreFinalized, Relocated:
 		return "was restored " + on
+	case ConsumerSkipped:
+		return fmt.Sprintf("was moved over the numbers %d to %d %s: %s", d.Details.First, d.Details.Last, on, printable(d.Details.Reason))
 	default:
 		return string(d.Action) + " " + on
 	}
 }
 
-// LastDeed is the newest deed done to a consumer of that name, or the zero value.
+// LastDeed is the newest deed done to the cursor of a consumer of that name, or the zero value.
 func LastDeed(deeds []Deed, name string) (last Deed) {
 	for _, d := range deeds {
-		if d.Subject == name {
+		if d.Subject == name && d.Action != QuarantineDropped {
 			last = d
 		}
 	}
@@ -124,10 +136,11 @@ func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, s
 	return seq, failed("append to the audit", err)
 }
 
-// consumerDeeds are all deeds about consumers, and the restores that were finalized, in their order.
+// consumerDeeds are all deeds about consumers and about the events that they gave up, and the restores that were
+// finalized, in their order.
 func consumerDeeds(ctx context.Context, conn Querier, schema string) ([]Deed, error) {
 	rows, err := conn.Query(ctx, `SELECT seq, at, action, subject, details FROM `+quote(schema)+`.audit_events
-WHERE action LIKE 'consumer.%' OR action = $1 ORDER BY seq`, string(RestoreFinalized))
+WHERE action LIKE 'consumer.%' OR action IN ('quarantine.dropped', $1) ORDER BY seq`, string(RestoreFinalized))
 	if err != nil {
 		return nil, failed("read the audit", err)
 	}

@@ -18,6 +18,27 @@ type Cursors struct {
 	Rows  map[string]int64 // the cursors: last_seq by name
 	Known []string         // the names that a cursor may have, sorted
 	Deeds []Deed           // about consumers, in their order
+	// Aside is how many events the consumer of a change has in quarantine.
+	Aside int64
+	// Asked is what the log holds of the range that a change asks about; nil when it asks about none.
+	Asked *LogRange
+}
+
+// LogRange is what the log holds of a range of numbers.
+type LogRange struct {
+	Held  int64 // events with a number in the range
+	Floor int64 // the lowest number that the log holds; 0 when it is empty
+	Next  int64 // the lowest number above the range that it holds; 0 when there is none
+}
+
+// readRange reads what the log holds of the numbers first to last.
+func readRange(ctx context.Context, conn Querier, schema string, first, last int64) (*LogRange, error) {
+	var r LogRange
+	log := quote(schema) + ".event_log"
+	err := conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM `+log+` WHERE seq >= $1 AND seq <= $2),
+	coalesce((SELECT seq FROM `+log+` ORDER BY seq LIMIT 1), 0), coalesce((SELECT seq FROM `+log+` WHERE seq > $2 ORDER BY seq LIMIT 1), 0)`,
+		first, last).Scan(&r.Held, &r.Floor, &r.Next)
+	return &r, failed("look for events in the log", err)
 }
 
 // Lag is how many events a consumer has still to see, never below 0.
@@ -73,14 +94,52 @@ type CursorOptions struct {
 type CursorChange struct {
 	// Name is the consumer whose cursor is locked.
 	Name string
+	// First and Last are a range of numbers of the log that Decide wants to know about, as Cursors.Asked; zero
+	// for none. While the change is carried out, nobody can write to the log.
+	First, Last int64
 	// Decide says what to do, from what it sees, or refuses with an error. It is called without a lock for
 	// a preview, and again under the lock for the change.
 	Decide func(Cursors) (CursorStep, error)
 }
 
+// look reads what Decide is given.
+func (c CursorChange) look(ctx context.Context, conn Querier, schema string) (Cursors, error) {
+	state, err := readCursors(ctx, conn, schema)
+	if err == nil {
+		err = failed("count the quarantine", conn.QueryRow(ctx, `SELECT count(*) FROM `+quote(schema)+`.event_quarantine WHERE consumer = $1`, c.Name).Scan(&state.Aside))
+	}
+	if err == nil && c.Last > 0 {
+		state.Asked, err = readRange(ctx, conn, schema, c.First, c.Last)
+	}
+	return state, err
+}
+
+// others are those that lock keeps out.
+func (c CursorChange) others() string {
+	if c.Last > 0 {
+		return "producers are appending"
+	}
+	return "rounds are running"
+}
+
+// lock keeps out whoever could change what Decide looks at. It is not waited for long: others queue up behind
+// whoever waits.
+func (c CursorChange) lock(ctx context.Context, tx pgx.Tx, schema string) error {
+	lock := `LOCK TABLE ` + quote(schema) + `.event_consumer_cursors IN ACCESS EXCLUSIVE MODE`
+	if c.Last > 0 {
+		// the names stay as they are, and the row is locked; a missing event could be put back just now
+		lock = `LOCK TABLE ` + quote(schema) + `.event_log IN SHARE MODE`
+	}
+	if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '500ms'`); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, lock)
+	return err
+}
+
 // CursorStep is one change of a cursor. The zero value changes nothing.
 type CursorStep struct {
-	Action  Action // ConsumerRenamed or ConsumerRetired; empty: there is nothing to do
+	Action  Action // any but ConsumerCreated; empty: there is nothing to do
 	Details DeedDetails
 	Note    string // for people, when there is nothing to do
 }
@@ -97,7 +156,7 @@ func PreviewCursor(ctx context.Context, o CursorOptions, change CursorChange) (C
 		if err := m.actAsOwner(ctx, tx); err != nil {
 			return err
 		}
-		state, err = readCursors(ctx, tx, o.Schema)
+		state, err = change.look(ctx, tx, o.Schema)
 		return err
 	})
 	if err != nil {
@@ -129,14 +188,14 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 		if refused != nil {
 			return refused
 		}
-		if err := lockCursorTable(ctx, tx, o.Schema); err != nil {
+		if err := change.lock(ctx, tx, o.Schema); err != nil {
 			if !waits {
-				m.logf("rounds are running: waiting for a moment without one")
+				m.logf("%s: waiting for a moment without one", change.others())
 			}
 			waits = true
 			return err
 		}
-		state, err := readCursors(ctx, tx, o.Schema)
+		state, err := change.look(ctx, tx, o.Schema)
 		if err != nil {
 			return err
 		}
@@ -147,6 +206,9 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 		if err := applyStep(ctx, tx, o.Schema, change.Name, step, state); err != nil {
 			return err
 		}
+		if err := moveQuarantine(ctx, tx, o.Schema, change.Name, step); err != nil {
+			return err
+		}
 		deed, err = appendAudit(ctx, tx, o.Schema, step.Action, change.Name, step.Details)
 		return err
 	})
@@ -154,7 +216,7 @@ func ChangeCursor(ctx context.Context, o CursorOptions, change CursorChange) (st
 	case refused != nil:
 		return step, 0, refused
 	case sqlState(err) == codeLockTimeout:
-		return step, 0, &BusyError{"rounds left no moment without one in ten attempts"}
+		return step, 0, &BusyError{change.others() + ", and left no moment without one in ten attempts"}
 	default:
 		return step, deed, Explain(err)
 	}
@@ -227,19 +289,31 @@ func (m *migrator) lockCursorRow(ctx context.Context, tx pgx.Tx, name string, pa
 	}
 }
 
-// lockCursorTable keeps every round out. It is not waited for long: the rounds of all consumers queue up
-// behind whoever waits.
-func lockCursorTable(ctx context.Context, tx pgx.Tx, schema string) error {
-	if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '500ms'`); err != nil {
-		return err
+// skipTo moves the cursor to the end of a hole. The row is locked and was looked at under the lock.
+func skipTo(ctx context.Context, tx pgx.Tx, schema, name string, details DeedDetails) error {
+	_, err := tx.Exec(ctx, `UPDATE `+quote(schema)+`.event_consumer_cursors SET last_seq = $2, updated_at = now() WHERE name = $1`, name, details.Last)
+	return failed("move the cursor over the hole", err)
+}
+
+// moveQuarantine lets the events that the consumer has set aside follow its cursor.
+func moveQuarantine(ctx context.Context, tx pgx.Tx, schema, name string, step CursorStep) (err error) {
+	table := quote(schema) + ".event_quarantine"
+	switch step.Action {
+	case ConsumerRenamed:
+		_, err = tx.Exec(ctx, `UPDATE `+table+` SET consumer = $2 WHERE consumer = $1`, name, step.Details.To)
+	case ConsumerRetired:
+		_, err = tx.Exec(ctx, `DELETE FROM `+table+` WHERE consumer = $1`, name)
+	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped, EnvironmentChanged, RestoreFinalized, Relocated:
 	}
-	_, err := tx.Exec(ctx, `LOCK TABLE `+quote(schema)+`.event_consumer_cursors IN ACCESS EXCLUSIVE MODE`)
-	return err
+	return failed("move what the consumer has set aside", err)
 }
 
 // applyStep changes the names that a cursor may have and then the row. A name that has had its day is not let
 // in again: an engine that still has the old file then refuses to start instead of making a second cursor.
 func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorStep, state Cursors) error {
+	if step.Action == ConsumerSkipped {
+		return skipTo(ctx, tx, schema, name, step.Details)
+	}
 	names := state.Known
 	for row := range state.Rows {
 		names = append(names, row)
@@ -255,8 +329,8 @@ func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorS
 		statement, args = `UPDATE `+table+` SET name = $2 WHERE name = $1`, append(args, step.Details.To)
 	case ConsumerRetired:
 		statement = `DELETE FROM ` + table + ` WHERE name = $1`
-	case ConsumerCreated, ConsumerLost, RestoreFinalized, Relocated:
-		return fmt.Errorf("not a change of a cursor: %s", step.Action)
+	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped, EnvironmentChanged, RestoreFinalized, Relocated:
+		return fmt.Errorf("no cursor is made or moved here: %s", step.Action)
 	default:
 		return fmt.Errorf("a cursor knows no action %q", step.Action)
 	}

@@ -17,6 +17,8 @@ const (
 	CodeNoPartition   = "BT003" // the log has no partition for the next number
 	CodeNoCounter     = "BT004" // the counter row of the log or of the audit is missing
 	CodeAuditChange   = "BT005" // a row of the audit was to be changed or removed
+
+	CodeNotQuarantined = "BT006" // an event to be settled is not in quarantine
 )
 
 // Further conditions that setting up a database tells apart.

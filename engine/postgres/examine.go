@@ -32,6 +32,8 @@ type Overview struct {
 	Epoch   string    // the present one
 	Now     time.Time // by the clock of the database
 	Kept    time.Time // when the oldest completed job that River still keeps was finished; zero when it keeps none
+	// Aside are the events that each consumer has set aside.
+	Aside map[string][]int64
 	// Installation compares the stored identity with that of the server.
 	Installation Installation
 }
@@ -54,10 +56,29 @@ func (x *Examiner) Overview(ctx context.Context) (o Overview, err error) {
 		if kept != nil {
 			o.Kept = *kept
 		}
+		if o.Aside, err = readAside(ctx, tx, x.store.schema); err != nil {
+			return err
+		}
 		o.Installation, err = readInstallation(ctx, tx, x.store.options.Schema)
 		return err
 	})
 	return o, err
+}
+
+// readAside reads which events are set aside.
+func readAside(ctx context.Context, tx pgx.Tx, schema string) (map[string][]int64, error) {
+	aside := map[string][]int64{}
+	rows, err := tx.Query(ctx, `SELECT consumer, array_agg(seq ORDER BY seq) FROM `+schema+`.event_quarantine GROUP BY consumer`)
+	if err != nil {
+		return nil, err
+	}
+	var name string
+	var seqs []int64
+	_, err = pgx.ForEachRow(rows, []any{&name, &seqs}, func() error {
+		aside[name], seqs = seqs, nil
+		return nil
+	})
+	return aside, err
 }
 
 // Span is a run of numbers, both ends included.

@@ -33,6 +33,9 @@ type Stretch struct {
 	Kinds []string // of the jobs under the tag: the present kind, and others that it may have had
 	// Since separates a missing job from one that River may have deleted: by when the event occurred.
 	Since time.Time
+	// Aside are events of the stretch that the consumer has set aside or given up. They have no jobs, and the rule may
+	// fail on them.
+	Aside []int64
 	// ByNumber looks each event's jobs up by their number. It is for short stretches: the cost is then that of
 	// the stretch, and not that of the table of jobs.
 	ByNumber bool
@@ -112,6 +115,12 @@ func (x *Examiner) comparison(c round.Consumer, st Stretch) (sql string, args []
 	args = append([]any{st.First, st.Last, likePatterns(c.Types), st.Kinds, st.Tag, len(c.Types) > 0}, ruleArgs...)
 	since := len(args) + 1
 	args = append(args, st.Since, compared)
+	// The server is free to ask the rule before it looks at a number. Without any, it need not keep the batch apart.
+	apart, but := "", ""
+	if len(st.Aside) > 0 {
+		args = append(args, st.Aside)
+		apart, but = " MATERIALIZED", fmt.Sprintf(" AND seq <> ALL ($%d::bigint[])", len(args))
+	}
 
 	own := `j.kind = ANY ($4::text[]) AND cardinality(j.tags) = 1 AND j.tags[1] = $5 AND j.args ->> 'epoch' = (SELECT sync_epoch::text FROM ` + x.store.schema + `.instance)`
 	found := `SELECT (j.args ->> 'seq')::bigint AS seq, j.args ->> 'recipient' AS recipient FROM ` + x.jobs + ` j
@@ -120,9 +129,9 @@ func (x *Examiner) comparison(c round.Consumer, st Stretch) (sql string, args []
 		found = `SELECT g.seq, j.args ->> 'recipient' AS recipient FROM generate_series($1::bigint, $2::bigint) AS g (seq)
 	CROSS JOIN LATERAL (SELECT * FROM ` + x.jobs + ` WHERE args @> jsonb_build_object('seq', g.seq) OFFSET 0) j WHERE ` + own
 	}
-	return fmt.Sprintf(`WITH batch AS (
+	return fmt.Sprintf(`WITH batch AS%[6]s (
 	SELECT seq, id, type, resource, resource_id, audience, payload, occurred_at, event_time
-	FROM %[1]s.event_log WHERE seq >= $1 AND seq <= $2 AND (NOT $6 OR type LIKE ANY ($3::text[]))
+	FROM %[1]s.event_log WHERE seq >= $1 AND seq <= $2 AND (NOT $6 OR type LIKE ANY ($3::text[]))%[7]s
 ), expected AS (
 	SELECT DISTINCT r.seq::bigint AS seq, r.recipient::text AS recipient FROM (
 %[2]s
@@ -142,5 +151,5 @@ func (x *Examiner) comparison(c round.Consumer, st Stretch) (sql string, args []
 SELECT 'expected' AS what, count(*), 0::bigint, 0::bigint, '{}'::bigint[] FROM expected
 UNION ALL SELECT 'found', coalesce(sum(n), 0)::bigint, 0, 0, '{}' FROM found
 UNION ALL SELECT what, sum(n)::bigint, min(seq), max(seq), (array_agg(DISTINCT seq))[1:5] FROM told WHERE what IS NOT NULL GROUP BY what`,
-		x.store.schema, rule, found, since, since+1), args
+		x.store.schema, rule, found, since, since+1, apart, but), args
 }

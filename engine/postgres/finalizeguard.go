@@ -103,7 +103,7 @@ func (t *FinalizeTx) sessions(ctx context.Context, words []string) ([]restore.Se
 ), clients AS (
 	SELECT a.* FROM pg_catalog.pg_stat_activity a LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.usesysid
 	WHERE a.datname = current_database() AND a.pid <> pg_catalog.pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'
-	AND coalesce(a.application_name, '') NOT IN ('`+RestoreApplication+`', 'bothy-migrate', 'bothy-consumers')
+	AND coalesce(a.application_name, '') NOT IN ('`+RestoreApplication+`', '`+GuardApplication+`', 'bothy-migrate', 'bothy-consumers')
 	AND (r.rolname = ANY ($1) OR NOT r.rolsuper AND r.rolname NOT IN (session_user, $4)
 		AND EXISTS (SELECT FROM pg_catalog.pg_roles n WHERE n.rolname = ANY ($1) AND NOT n.rolsuper AND pg_catalog.pg_has_role(r.oid, n.oid, 'USAGE')))
 )

@@ -30,6 +30,7 @@ type HandlerTx struct {
 
 	mu    sync.Mutex
 	ended bool
+	open  pgx.Rows // of the last Query
 }
 
 var errHandlerReturned = errors.New("the handler has returned: its transaction is the round's again")
@@ -54,7 +55,11 @@ func (h *HandlerTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	if word := endsTransaction(sql); word != "" {
 		return nil, fmt.Errorf("a handler must not run %s: the transaction is its round's", word)
 	}
-	return h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...) //nolint:sqlclosecheck // the caller closes them
+	rows, err := h.tx.conn.Query(ctx, sql, append([]any{h.tx.store.oneStatement}, args...)...)
+	if err == nil {
+		h.open = rows
+	}
+	return rows, err
 }
 
 // QueryRow runs a statement that returns at most one row.
@@ -98,14 +103,21 @@ func (h *HandlerTx) InsertJob(ctx context.Context, args OwnArgs, job round.Job) 
 	return h.tx.store.options.Inserter.InsertOwn(ctx, jobTx{h.tx}, args, job)
 }
 
-// call calls the handler and then ends what it was given, also after a panic.
-func call(ctx context.Context, handler Handler, own *HandlerTx, e round.Event) ([]string, error) {
+// call calls the handler and then ends what it was given, also after a panic. A handler that broke off may have
+// left a result open, which would be in the way of a round that goes on.
+func call(ctx context.Context, handler Handler, own *HandlerTx, e round.Event) (recipients []string, err error) {
+	done := false
 	defer func() {
 		own.mu.Lock()
+		defer own.mu.Unlock()
 		own.ended = true
-		own.mu.Unlock()
+		if !done && own.open != nil {
+			own.open.Close()
+		}
 	}()
-	return handler(ctx, own, e)
+	recipients, err = handler(ctx, own, e)
+	done = err == nil
+	return recipients, err
 }
 
 // endsTransaction is the word of a statement that would end the round's transaction or begin another, else
@@ -225,23 +237,33 @@ func (tx *Tx) ask(ctx context.Context, handler Handler, e round.Event) ([]string
 		return nil, err
 	}
 	if tx.conn.Conn().PgConn().IsBusy() {
+		if own.open != nil {
+			own.open.Close()
+		}
 		return nil, &RuleError{
-			What: fmt.Sprintf("handler %q left a result of event %d open", name, e.Seq),
-			Fix:  "close the rows of every Query, and read the row of every QueryRow",
+			What:  fmt.Sprintf("handler %q left a result of event %d open", name, e.Seq),
+			Fix:   "close the rows of every Query, and read the row of every QueryRow",
+			fault: fmt.Sprintf("is handler %q, which left a result open", name),
 		}
 	}
 	// outside the transaction the jobs would be committed one by one, and again in the next round
-	if tx.conn.Conn().PgConn().TxStatus() != 'T' {
+	if status := tx.conn.Conn().PgConn().TxStatus(); status != 'T' {
+		fault := ""
+		if status == 'E' { // one that has ended cannot be gone on with, whatever the event
+			fault = fmt.Sprintf("is handler %q, which hid the error of a statement", name)
+		}
 		return nil, &RuleError{
-			What: fmt.Sprintf("handler %q ended or broke the transaction on event %d", name, e.Seq),
-			Fix:  "run no COMMIT or ROLLBACK, and return the error of a statement that failed",
+			What:  fmt.Sprintf("handler %q ended or broke the transaction on event %d", name, e.Seq),
+			Fix:   "run no COMMIT or ROLLBACK, and return the error of a statement that failed",
+			fault: fault,
 		}
 	}
 	for _, r := range recipients {
 		if r == "" || !utf8.ValidString(r) || strings.ContainsRune(r, 0) {
 			return nil, &RuleError{
-				What: fmt.Sprintf("handler %q gave the recipient %q for event %d", name, r, e.Seq),
-				Fix:  "give text in UTF-8 that is not empty and holds no zero byte",
+				What:  fmt.Sprintf("handler %q gave the recipient %q for event %d", name, r, e.Seq),
+				Fix:   "give text in UTF-8 that is not empty and holds no zero byte",
+				fault: fmt.Sprintf("is handler %q, which gave a recipient that cannot be one", name),
 			}
 		}
 	}

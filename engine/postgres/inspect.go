@@ -62,7 +62,7 @@ func Inspect(ctx context.Context, o InspectOptions) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}}}
+	i := &Inspector{limits: [2]time.Duration{o.StatementTimeout, o.LockTimeout}, store: &Store{schema: quote(o.Schema), options: Options{Schema: o.Schema}, oneStatement: pgx.QueryExecModeDescribeExec}}
 	i.conn, err = connectToLook(ctx, o.URL, o.StatementTimeout)
 	if err != nil && o.AdminURL != o.URL {
 		i.barred = err

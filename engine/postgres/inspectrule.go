@@ -86,12 +86,12 @@ func (s *Store) checkRule(ctx context.Context, tx pgx.Tx, rule string) error {
 		return err
 	}
 	sql, args := s.ruleStatement(rule, nil)
-	return granting(ctx, tx, who, rule, located(runEmpty(ctx, tx, sql, args), sql, rule))
+	return granting(ctx, tx, who, rule, located(runEmpty(ctx, tx, s.oneStatement, sql, args), sql, rule))
 }
 
 // runEmpty runs the statement of a rule over an empty batch, where it must give nothing.
-func runEmpty(ctx context.Context, tx pgx.Tx, sql string, args []any) error {
-	rows, err := tx.Query(ctx, sql, args...)
+func runEmpty(ctx context.Context, tx pgx.Tx, mode pgx.QueryExecMode, sql string, args []any) error {
+	rows, err := tx.Query(ctx, sql, append([]any{mode}, args...)...)
 	if err != nil {
 		return ruleFailed(err)
 	}

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ type Observation struct {
 	Headroom      int64     // how many numbers above Head have a partition made ahead
 	PartitionSize int64     // of the partitions that are made ahead; 0 when nobody has said
 	Partitions    int
+	Held          time.Duration // for how long partitions have been kept beyond retention for consumers; 0 when none is
 	Epoch         string
 	Stored        round.Identity // the database whose history the cursors follow; zero when not known
 	Current       round.Identity // the database that answered; zero when this role may not read it
@@ -62,16 +64,19 @@ func (s *Store) beginLook() string {
 // of a consumer is looked for by its number first, which touches one partition.
 func (s *Store) observeStatement() string {
 	system, timeline := "NULL::bigint", "NULL::bigint"
-	if s.identity {
+	if s.identity.Load() {
 		system = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE ` + sqlSystem + ` END`
 		timeline = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE ` + sqlTimeline + ` END`
 	}
 	return `SELECT h.*, c.name, c.last_seq, c.updated_at, greatest(0, COALESCE(extract(epoch FROM h.at - COALESCE(
 	(SELECT occurred_at FROM ` + s.schema + `.event_log WHERE seq = c.last_seq + 1),
-	(SELECT occurred_at FROM ` + s.schema + `.event_log WHERE seq > c.last_seq ORDER BY seq LIMIT 1))), 0))::float8
+	(SELECT occurred_at FROM ` + s.schema + `.event_log WHERE seq > c.last_seq ORDER BY seq LIMIT 1))), 0))::float8,
+	(SELECT count(*) FROM ` + s.schema + `.event_quarantine q WHERE q.consumer = c.name)
 FROM (
 	SELECT clock_timestamp() AS at, n.seq, n.upper_bound - 1 - n.seq, n.partition_size,
 		(SELECT count(*) FROM pg_catalog.pg_inherits WHERE inhparent = ` + literal(s.schema+`.event_log`) + `::pg_catalog.regclass),
+		(SELECT greatest(0, extract(epoch FROM clock_timestamp() - since)) FROM ` + s.schema + `.event_log_hold
+			WHERE seen > clock_timestamp() - interval '10 minutes')::float8,
 		i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + `, ` + timeline + `
 	FROM (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) n CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	OFFSET 0
@@ -86,20 +91,23 @@ func scanObservation(rows pgx.Rows) (o Observation, found bool, err error) {
 	var name pgtype.Text
 	var updated pgtype.Timestamptz
 	var age float64
+	var aside int64
+	var held pgtype.Float8
 	for rows.Next() {
-		err := rows.Scan(&o.At, &o.Head, &o.Headroom, &size, &o.Partitions, &epoch, &storedSystem, &storedTimeline, &system, &timeline,
-			&name, &cursor, &updated, &age)
+		err := rows.Scan(&o.At, &o.Head, &o.Headroom, &size, &o.Partitions, &held, &epoch, &storedSystem, &storedTimeline, &system, &timeline,
+			&name, &cursor, &updated, &age, &aside)
 		if err != nil {
 			return o, found, err
 		}
 		found = true
 		if name.Valid {
 			o.Consumers = append(o.Consumers, State{
-				Name: name.String, LastSeq: cursor.Int64, HeadSeq: o.Head,
+				Name: name.String, LastSeq: cursor.Int64, HeadSeq: o.Head, Aside: aside,
 				PendingAge: time.Duration(age * float64(time.Second)), UpdatedAt: updated.Time,
 			})
 		}
 	}
+	o.Held = time.Duration(held.Float64 * float64(time.Second))
 	o.PartitionSize, o.Epoch = size.Int64, epoch.String()
 	o.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
 	o.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64}
@@ -122,4 +130,30 @@ func (s *Store) Reach(ctx context.Context) error {
 		return nil // it answers, and the connections of the pool are there
 	}
 	return failed("reach the database", err)
+}
+
+// Oldest is the lowest event that retention has left.
+type Oldest struct {
+	Seq int64
+	At  time.Time // when it happened
+	Now time.Time // by the same clock
+}
+
+// Oldest looks for the oldest event; nil when the log is empty. It may have to look into every partition, so it is
+// asked less often than where the consumers stand.
+func (s *Store) Oldest(ctx context.Context) (*Oldest, error) {
+	const doing = "read the oldest event"
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.beginLook()})
+	if err != nil {
+		return nil, failed(doing, err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	var o Oldest
+	err = tx.QueryRow(ctx, `SELECT seq, occurred_at, clock_timestamp() FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1`).Scan(&o.Seq, &o.At, &o.Now)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &o, failed(doing, err)
 }

@@ -129,3 +129,27 @@ func TestReach(t *testing.T) {
 		t.Error("Reach answers although its context is cancelled")
 	}
 }
+
+// The oldest event is the lowest that retention has left, with its age by the clock of the database.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	s := openStore(t, db.AppURL)
+	if o, err := s.Oldest(t.Context()); err != nil || o != nil {
+		t.Errorf("of an empty log: %+v, %v; want neither", o, err)
+	}
+	db.Append(t, 3)
+	db.Exec(t, `DELETE FROM bothy.event_log WHERE seq = 1`)
+	db.Exec(t, `UPDATE bothy.event_log SET occurred_at = clock_timestamp() - seq * interval '1 hour'`)
+	o, err := s.Oldest(t.Context())
+	if err != nil || o == nil || o.Seq != 2 {
+		t.Fatalf("Oldest: %+v, %v; want number 2", o, err)
+	}
+	if age := o.Now.Sub(o.At); age < 2*time.Hour || age > 2*time.Hour+10*time.Minute {
+		t.Errorf("its age is %v, want two hours", age)
+	}
+	db.Exec(t, `DROP TABLE bothy.event_log CASCADE`)
+	if _, err := s.Oldest(t.Context()); err == nil {
+		t.Error("without a log: no error")
+	}
+}

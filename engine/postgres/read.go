@@ -69,6 +69,7 @@ type readStatement struct {
 	columns
 	bounded   string // from the cursor on, one batch of numbers: touches one partition or two
 	withFloor string // the next events wherever they are, and the floor
+	one       string // the event with a number: for what is no round
 }
 
 // headerColumns is how many columns of a row describe the snapshot rather than an event.
@@ -85,20 +86,21 @@ func (s *Store) readStatement(need columns) readStatement {
 	if need.audience {
 		fitting, fitted = need.fitting()
 	}
-	read := func(floor, bound string) string {
+	read := func(floor, where string) string {
 		return `SELECT at.*, e.* FROM (
 	SELECT c.last_seq, h.seq AS head, h.upper_bound - 1 - h.seq AS room, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
 	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) h CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	WHERE c.name = $1
 ) at LEFT JOIN LATERAL (
 	` + cmp.Or(fitting, `SELECT `+events) + ` FROM ` + s.schema + `.event_log e
-	WHERE e.seq > at.last_seq` + bound + ` ORDER BY e.seq LIMIT $2::bigint` + fitted + `
+	WHERE e.seq ` + where + fitted + `
 ) e ON true`
 	}
 	return readStatement{
 		columns:   need,
-		bounded:   read("NULL::bigint", ` AND e.seq <= at.last_seq + $2::bigint`),
-		withFloor: read(`(SELECT seq FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1)`, ""),
+		bounded:   read("NULL::bigint", `> at.last_seq AND e.seq <= at.last_seq + $2::bigint ORDER BY e.seq LIMIT $2::bigint`),
+		withFloor: read(`(SELECT seq FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1)`, `> at.last_seq ORDER BY e.seq LIMIT $2::bigint`),
+		one:       read("NULL::bigint", `= $2::bigint`),
 	}
 }
 

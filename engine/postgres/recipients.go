@@ -23,6 +23,7 @@ type RuleError struct {
 	Fix   string   // what to do, imperative
 	Place int      // the character of the rule that is wrong, counted from 1; 0 for the rule as a whole
 	cause error    // of the database, or nil
+	fault string   // without a cause: the fault of an event, in words that hold nothing of it; empty when it is none
 }
 
 func (e *RuleError) Error() string {
@@ -45,6 +46,13 @@ func (e *RuleError) ErrorType() string {
 
 // Recipients applies the consumer's rule, a query or a handler, to the selected events.
 func (tx *Tx) Recipients(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error) {
+	if tx.consumer.Suspect.Seq != 0 {
+		return tx.recipientsApart(ctx, events, limit, through)
+	}
+	return tx.recipients(ctx, events, limit, through)
+}
+
+func (tx *Tx) recipients(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error) {
 	if tx.consumer.Rule.Kind == round.RuleHandler {
 		return tx.handle(ctx, events, limit, through)
 	}
@@ -252,7 +260,7 @@ func readRule(rows pgx.Rows, seqs []int64, limit int) (answer ruleAnswer, err er
 // checkTarget refuses a row that names no event of the batch or nobody.
 func checkTarget(seq pgtype.Int8, recipient pgtype.Text, seqs []int64) error {
 	if !seq.Valid {
-		return &RuleError{What: "returned a row whose seq is NULL", Fix: "select b.seq from batch b"}
+		return &RuleError{What: "returned a row whose seq is NULL", Fix: "select b.seq from batch b", fault: "returned a row whose seq is NULL"}
 	}
 	first, last := seqs[0], seqs[len(seqs)-1]
 	inside := seq.Int64 >= first && seq.Int64 <= last
@@ -260,10 +268,10 @@ func checkTarget(seq pgtype.Int8, recipient pgtype.Text, seqs []int64) error {
 		_, inside = slices.BinarySearch(seqs, seq.Int64)
 	}
 	if !inside {
-		return &RuleError{What: fmt.Sprintf("returned seq %d, which is not in its batch", seq.Int64), Fix: "take seq from the relation batch"}
+		return &RuleError{What: fmt.Sprintf("returned seq %d, which is not in its batch", seq.Int64), Fix: "take seq from the relation batch", fault: "returned a seq that is not in its batch"}
 	}
 	if !recipient.Valid || recipient.String == "" {
-		return &RuleError{What: fmt.Sprintf("returned a NULL or empty recipient for event %d", seq.Int64), Fix: "leave such rows out with WHERE"}
+		return &RuleError{What: fmt.Sprintf("returned a NULL or empty recipient for event %d", seq.Int64), Fix: "leave such rows out with WHERE", fault: "returned a NULL or empty recipient"}
 	}
 	return nil
 }

@@ -212,13 +212,13 @@ func (tx *Tx) rollback(ctx context.Context) {
 	}
 	ctx, cancel := lingering(ctx, EndGrace)
 	defer cancel()
-	if tx.ruled {
-		// what a rule did to the session, such as taking a lock, outlives a rollback
-		_ = tx.conn.Conn().Close(ctx)
-		return
-	}
 	_, _ = tx.conn.Exec(ctx, `ROLLBACK`)
 	tx.open = false
+	if tx.ruled {
+		// What a rule did to the session, such as taking a lock, outlives a rollback. The rollback comes first all the
+		// same: the next round, which may follow at once, must not find the cursor held by a session that is ending.
+		_ = tx.conn.Conn().Close(ctx)
+	}
 }
 
 // beginSettings marks the transaction as a round, so that appending to the log is refused in it, and

@@ -13,6 +13,7 @@ type State struct {
 	LastSeq    int64         // its cursor
 	HeadSeq    int64         // the head of the log
 	PendingAge time.Duration // how long the oldest event above the cursor has waited; 0 when there is none
+	Aside      int64         // events that it has set aside
 	UpdatedAt  time.Time     // when the cursor last moved
 }
 

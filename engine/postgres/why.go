@@ -24,6 +24,8 @@ type Inquiry struct {
 	Age   time.Duration
 	// Jobs are those that the engine made of the event, by consumer: the tag of the job.
 	Jobs []JobGroup
+	// Asides are what consumers have set aside of it, and what became of that, the newest last.
+	Asides []Aside
 	// Kept is when the oldest completed job that River still keeps was finished; zero when it keeps none.
 	Kept time.Time
 
@@ -78,6 +80,9 @@ func (s *Store) Inquire(ctx context.Context, jobsSchema string, seq int64, most 
 	}
 	if err := q.readJobs(ctx, pgx.Identifier{jobsSchema, "river_job"}.Sanitize(), seq, most); err != nil {
 		return failed("look up the jobs", err)
+	}
+	if q.Asides, err = asides(ctx, tx, s.schema, seq); err != nil {
+		return err
 	}
 	return tell(ctx, q)
 }

@@ -48,6 +48,26 @@ type Consumer struct {
 	Types   Types // which events concern it; empty means all
 	Rule    Rule
 	Job     Job
+
+	// QuarantineAfter is how many rounds in a row may fail on one event before it is set aside; 0: it never is,
+	// and the consumer stands still.
+	QuarantineAfter int
+	// Suspect is the event that this round may set aside. Of nearly every round it is the zero value: none.
+	Suspect Suspect
+}
+
+// Suspect is an event that made rounds fail, the last of them alone.
+type Suspect struct {
+	Seq      int64
+	Attempts int // rounds in a row that it failed, with the one that sets it aside
+}
+
+// Refusal is an event that a consumer sets aside, and why, in words that hold nothing of the event.
+type Refusal struct {
+	Seq       int64
+	ErrorType string // from the closed set of error.type
+	Message   string
+	Attempts  int
 }
 
 // Types are globs on the type of an event; a star stands for any run of characters, dots included. No

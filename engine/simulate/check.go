@@ -19,18 +19,19 @@ func (v *Violation) String() string { return v.Promise + ": " + v.What }
 
 // The promises that are checked.
 const (
-	promiseOnce      = "exactly once"         // each event has its jobs, each once, when the cursor passes it and not before
-	promiseForward   = "cursors go forward"   // except by finalize
-	promiseCreated   = "new at the head"      // only a start makes a cursor, at the head
-	promiseEpoch     = "one history"          // no job of another epoch, no round while the identity differs
-	promiseNumbers   = "numbers without gaps" // the log is numbered in the order of commits
-	promiseFacts     = "ends match facts"     // an end says what was so
-	promiseDrain     = "drains"               // after a full batch the next round comes at once
-	promiseWake      = "wakes"                // an append leads to a round of every consumer, without a poll
-	promiseLiveness  = "recovers"             // once nothing breaks any more, every cursor reaches the head
-	promiseEdges     = "log edges"            // one line when failing begins, one when it ends
-	promisePanic     = "no panic"             // a lane ends by the table alone
-	promiseTerminate = "comes to rest"        // without new events, nothing goes on for ever
+	promiseOnce      = "exactly once"           // each event has its jobs, each once, when the cursor passes it and not before
+	promiseForward   = "cursors go forward"     // except by finalize
+	promiseCreated   = "new at the head"        // only a start makes a cursor, at the head
+	promiseEpoch     = "one history"            // no job of another epoch, no round while the identity differs
+	promiseNumbers   = "numbers without gaps"   // the log is numbered in the order of commits
+	promiseAside     = "set aside for a reason" // an event that failed alone, again and again, together with the move of the cursor
+	promiseFacts     = "ends match facts"       // an end says what was so
+	promiseDrain     = "drains"                 // after a full batch the next round comes at once
+	promiseWake      = "wakes"                  // an append leads to a round of every consumer, without a poll
+	promiseLiveness  = "recovers"               // once nothing breaks any more, every cursor reaches the head
+	promiseEdges     = "log edges"              // one line when failing begins, one when it ends
+	promisePanic     = "no panic"               // a lane ends by the table alone
+	promiseTerminate = "comes to rest"          // without new events, nothing goes on for ever
 )
 
 // violate notes the first broken promise; the schedule ends there.
@@ -80,6 +81,14 @@ func (w *world) checkHistory(after *state, tx *transaction) {
 	if tx == nil {
 		return
 	}
+	for _, m := range tx.asides {
+		switch name := w.consumers[m.consumer].Name; {
+		case tx.refused != m.seq:
+			w.violate(promiseAside, "%s sets event %d aside, and its rule failed on event %d", name, m.seq, tx.refused)
+		case tx.from != m.seq-1 || tx.to != m.seq:
+			w.violate(promiseAside, "%s sets event %d aside, and its cursor goes from %d to %d", name, m.seq, tx.from, tx.to)
+		}
+	}
 	for _, j := range tx.jobs {
 		if j.epoch != after.epoch {
 			w.violate(promiseEpoch, "a job of %s for event %d has the epoch %s, and it is %s now", w.consumers[j.consumer].Name, j.seq, j.epoch, after.epoch)
@@ -117,7 +126,7 @@ func (w *world) checkJobs(s *state) {
 func (w *world) checkConsumer(s *state, c *declared, at cursor, seen []uint8) {
 	for seq := at.start + 1; seq < int64(len(seen)); seq++ {
 		var want uint8
-		if seq <= at.last && !at.lostAt(seq) {
+		if seq <= at.last && !at.lostAt(seq) && !s.aside(c.index, seq) {
 			want = w.wants[c.index][s.all[seq-1].index]
 		}
 		switch got := seen[seq]; {
@@ -154,8 +163,46 @@ func (w *world) ended(l *lane, o consumer.Outcome) {
 		l.count()
 	}
 	l.last = o.End.Name
+	w.blame(l, o, committed)
 	if wrong := w.mismatch(l, o, committed); wrong != "" {
 		w.violate(promiseFacts, "a round of %s ended %s, and %s", l.consumer.Name, o.End.Name, wrong)
+	}
+}
+
+// blame follows the rounds that fail on an event: a failure of another kind ends the row.
+func (w *world) blame(l *lane, o consumer.Outcome, committed bool) {
+	look := l.look
+	if committed {
+		l.moved = look.tx.to
+	}
+	switch o.End.Name {
+	case "failed":
+		if !look.blamed || o.Blamed == (consumer.Numbers{}) {
+			l.blames, l.alone, l.through = 0, 0, 0
+			return
+		}
+		l.blames++
+		l.alone = 0
+		if look.events == 1 {
+			l.alone = look.first
+		}
+		l.ought = true // each of them is told, also when the next round follows at once
+		if l.consumer.QuarantineAfter > 0 {
+			l.through = look.first + int64(look.events) - 1
+		}
+	case "quarantined":
+		if l.blames < l.consumer.QuarantineAfter || l.alone != o.Quarantined.Seq {
+			w.violate(promiseAside, "%s sets event %d aside after %d failures of this engine, the last one over event %d alone (0: none), and it declares %d",
+				l.consumer.Name, o.Quarantined.Seq, l.blames, l.alone, l.consumer.QuarantineAfter)
+		}
+		l.blames, l.alone, l.through = 0, 0, 0
+	case "lost":
+		if o.Events == 0 {
+			w.met[metAfterLoss]++
+		}
+	case "processed", "locked", "stopped":
+	default:
+		l.blames, l.alone, l.through = 0, 0, 0
 	}
 }
 
@@ -164,7 +211,9 @@ func (l *lane) count() {
 	switch l.last {
 	case "failed", "gap", "ahead":
 		l.ought = true
-	case "processed", "lost", "idle":
+	case "processed", "lost":
+		l.ought = l.ought && l.moved < l.through // the event that failed has not been tried again yet
+	case "idle":
 		l.ought = false
 	default:
 	}
@@ -178,8 +227,11 @@ func (w *world) mismatch(l *lane, o consumer.Outcome, committed bool) string {
 		at = read.cursors[l.consumer.index]
 	}
 	end := o.End.Name
-	if end == "processed" || end == "lost" {
+	switch end {
+	case "processed", "lost":
 		return commitMismatch(look.tx, o, committed)
+	case "quarantined":
+		return asideMismatch(look.tx, o, committed)
 	}
 	switch {
 	case committed && end != "failed" && end != "stopped":
@@ -203,6 +255,20 @@ func (w *world) mismatch(l *lane, o consumer.Outcome, committed bool) string {
 	}
 }
 
+// asideMismatch says what contradicts the end quarantined.
+func asideMismatch(tx *transaction, o consumer.Outcome, committed bool) string {
+	switch {
+	case !committed:
+		return "its transaction was not committed"
+	case len(tx.jobs) > 0 || tx.lost > 0:
+		return fmt.Sprintf("it inserted %d jobs and passed %d lost events", len(tx.jobs), tx.lost)
+	case len(tx.asides) != 1 || o.Quarantined == nil || tx.asides[0].seq != o.Quarantined.Seq || o.First != tx.to || o.Events != 1:
+		return fmt.Sprintf("it told of %d events from %d on, and set %v aside", o.Events, o.First, tx.asides)
+	default:
+		return ""
+	}
+}
+
 // commitMismatch says what contradicts an end that commits.
 func commitMismatch(tx *transaction, o consumer.Outcome, committed bool) string {
 	if !committed {
@@ -213,6 +279,8 @@ func commitMismatch(tx *transaction, o consumer.Outcome, committed bool) string 
 		wantEnd = "lost"
 	}
 	switch {
+	case len(tx.asides) > 0:
+		return fmt.Sprintf("it set %v aside", tx.asides)
 	case o.End.Name != wantEnd || o.Lost != tx.lost:
 		return fmt.Sprintf("retention had removed %d events, of which it told %d", tx.lost, o.Lost)
 	case o.First != tx.from+tx.lost+1 || int64(o.Events) != tx.to-tx.from-tx.lost || o.Jobs != len(tx.jobs):
@@ -291,6 +359,11 @@ func (s *state) words(w *world) string {
 		}
 		if s.cursors[i].exists {
 			words = append(words, fmt.Sprintf("%s at %d with %d jobs", c.Name, s.cursors[i].last, jobs))
+			for _, m := range s.asides {
+				if m.consumer == i {
+					words = append(words, fmt.Sprintf("event %d set aside", m.seq))
+				}
+			}
 		} else {
 			words = append(words, c.Name+" has no cursor")
 		}
@@ -308,7 +381,7 @@ func errorWords(err error) string {
 // Promises are the names of all promises that are checked, in the order of their importance.
 func Promises() []string {
 	return []string{
-		promiseOnce, promiseForward, promiseCreated, promiseEpoch, promiseNumbers, promiseFacts, promiseDrain, promiseWake,
+		promiseOnce, promiseForward, promiseCreated, promiseEpoch, promiseNumbers, promiseAside, promiseFacts, promiseDrain, promiseWake,
 		promiseLiveness, promiseEdges, promisePanic, promiseTerminate,
 	}
 }

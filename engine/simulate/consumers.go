@@ -29,6 +29,15 @@ var catalogue = []event{
 	{2, "order.paid", "sam", nil},
 	{3, "user.created", "alex", []string{"robin"}},
 	{4, "user.left", "", []string{"sam", "robin", "sam"}},
+	{poisoned, "order.created", "poison", []string{"alex"}},
+}
+
+// poisoned is the event of the catalogue on which the rules with a database fail while the fault FaultPoison lasts.
+const poisoned = 5
+
+// poisons reports whether the rule of a consumer fails on an event now.
+func (w *world) poisons(c *declared, e round.Event) bool {
+	return w.shape.Faults&FaultPoison != 0 && !w.settling && e.Resource == "poison" && c.rule != nil
 }
 
 // declared is a consumer and who its events are for. The rule is what the engine applies (for the kinds that

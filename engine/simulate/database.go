@@ -24,6 +24,7 @@ type state struct {
 
 	cursors [maxConsumers]cursor
 	jobs    []job
+	asides  []mark // event_quarantine
 
 	epoch   string
 	stored  round.Identity // what the instance row says
@@ -53,6 +54,17 @@ type job struct {
 	seq       int64
 	recipient string
 	epoch     string
+}
+
+// mark is one row of event_quarantine.
+type mark struct {
+	consumer int
+	seq      int64
+}
+
+// aside reports whether a consumer has set an event aside.
+func (s *state) aside(consumer int, seq int64) bool {
+	return slices.Contains(s.asides, mark{consumer, seq})
 }
 
 // holds reports whether the log has the row.
@@ -107,6 +119,8 @@ type transaction struct {
 	reads   bool
 	writes  []func(*state)
 	jobs    []job
+	asides  []mark // to be set aside
+	refused int64  // the event on which the rule failed last
 
 	from, to  int64 // the move of the cursor
 	lost      int64 // how many events that move passed because retention had removed them
@@ -151,10 +165,13 @@ func (db *database) change(why reason, tx *transaction, writes ...func(*state)) 
 func (db *database) commit(tx *transaction, why reason) {
 	db.release(tx)
 	tx.committed = true
-	if len(tx.writes) == 0 && len(tx.jobs) == 0 {
+	if len(tx.writes) == 0 && len(tx.jobs) == 0 && len(tx.asides) == 0 {
 		return
 	}
 	writes := tx.writes
+	if len(tx.asides) > 0 {
+		writes = append(slices.Clone(writes), func(s *state) { s.asides = append(slices.Clip(s.asides), tx.asides...) })
+	}
 	if len(tx.jobs) > 0 {
 		writes = append(slices.Clone(writes), func(s *state) { s.jobs = append(s.jobs, tx.jobs...) })
 	}
@@ -195,7 +212,7 @@ func (db *database) rewind(to *state, keep func(*session) bool, writes ...func(*
 	back := *to
 	back.version = version
 	// what comes is written elsewhere: the other future may still be read
-	back.all, back.jobs = slices.Clip(back.all), slices.Clip(back.jobs)
+	back.all, back.jobs, back.asides = slices.Clip(back.all), slices.Clip(back.jobs), slices.Clip(back.asides)
 	db.now = &back
 	db.change(byFate, nil, writes...)
 }

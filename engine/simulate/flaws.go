@@ -26,6 +26,12 @@ type flaws struct {
 	ignoresIdentity   bool // the identity is not compared
 	insertsBeforeLock bool // the lock is asked for after the jobs
 	handlerMayCommit  bool // what a handler sends is not looked at
+
+	quarantinesApart   bool // the event is set aside in a transaction of its own
+	quarantinesNothing bool // the cursor passes the event, and nobody can find it again
+	quarantinesNext    bool // another event is set aside
+	quarantinesAtOnce  bool // any round may set its event aside, also one that fails for the first time
+	quarantinesUnowned bool // the event is set aside although another round has the cursor
 }
 
 // lockAndRead is oneSnapshot: SKIP LOCKED answers with the newest row, and everything else is older.
@@ -55,6 +61,25 @@ func (w *world) recreate(c *declared) statement {
 		s.db.change(byRound, nil, func(s *state) { s.cursors[c.index].exists, s.cursors[c.index].last = true, s.head })
 		return "the round makes the missing cursor", nil
 	}}
+}
+
+// unowned reports whether this round goes on without the lock: quarantinesUnowned.
+func (tx *roundTx) unowned() bool {
+	return tx.l.w.flaws.quarantinesUnowned && tx.consumer.Suspect.Seq != 0
+}
+
+// eager is quarantinesAtOnce, around the real rounds.
+type eager struct {
+	consumer.Rounds
+	l *lane
+}
+
+// Round suspects whatever comes next.
+func (e eager) Round(ctx context.Context, c round.Consumer) consumer.Outcome {
+	if c.QuarantineAfter > 0 {
+		c.Batch, c.Suspect = 1, round.Suspect{Seq: e.l.w.db.now.cursors[e.l.consumer.index].last + 1, Attempts: 1}
+	}
+	return e.Rounds.Round(ctx, c)
 }
 
 // again is sendsAgain: on another connection, and content when the cursor is there already.

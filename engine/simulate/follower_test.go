@@ -30,6 +30,7 @@ type follower struct {
 	pids       map[*lane]uint32
 	staged     []bool
 	finalizing bool
+	mended     bool // no rule fails any more
 	dropped    int64
 	missing    int
 	epochs     map[string]string // of the model -> of the server
@@ -55,6 +56,8 @@ func newFollower(t *testing.T, w *world) *follower {
 	f.exec(f.admin, `SELECT bothy.make_partitions($1, 12)`, partition)
 	f.exec(f.admin, `CREATE TABLE lost AS SELECT * FROM bothy.event_log`)
 	f.exec(f.admin, `SET lock_timeout = '10s'`) // the model says that nothing waits
+	f.exec(f.admin, `CREATE TABLE public.poison AS SELECT $1::boolean AS lasts`, w.shape.Faults&FaultPoison != 0)
+	f.exec(f.admin, `GRANT SELECT ON public.poison TO `+enginetest.AppRole)
 	f.takeIdentity()
 	for range len(w.producers) + 1 {
 		f.others = append(f.others, enginetest.Connect(t, db.AdminURL))
@@ -111,6 +114,10 @@ func (f *follower) report(who, format string, args ...any) {
 
 // follow does a step that is not a round's, and compares what is committed.
 func (f *follower) follow(c choice) {
+	if f.w.settling && !f.mended {
+		f.mended = true
+		f.exec(f.admin, `UPDATE public.poison SET lasts = false`)
+	}
 	switch c.act {
 	case actPrepare:
 		p := f.w.processes[c.a]
@@ -242,6 +249,7 @@ func (f *follower) compare() {
 	f.t.Helper()
 	rows, err := f.admin.Query(f.t.Context(), `SELECT 'head ' || seq FROM bothy.event_seq
 UNION ALL SELECT name || ' at ' || last_seq FROM bothy.event_consumer_cursors
+UNION ALL SELECT 'aside ' || consumer || ' ' || seq FROM bothy.event_quarantine
 UNION ALL SELECT 'row ' || seq || ' ' || type FROM bothy.event_log
 UNION ALL SELECT concat_ws(' ', 'job', tags[1], args ->> 'seq', args ->> 'recipient', args ->> 'epoch') FROM public.river_job`)
 	if err != nil {
@@ -260,6 +268,9 @@ UNION ALL SELECT concat_ws(' ', 'job', tags[1], args ->> 'seq', args ->> 'recipi
 	}
 	for _, e := range s.after(0, int64(len(s.all)), len(s.all)) {
 		want = append(want, fmt.Sprintf("row %d %s", e.Seq, e.Type))
+	}
+	for _, m := range s.asides {
+		want = append(want, fmt.Sprintf("aside %s %d", f.w.consumers[m.consumer].Name, m.seq))
 	}
 	for _, j := range s.jobs {
 		want = append(want, fmt.Sprintf("job %s %d %s %s", f.w.consumers[j.consumer].Name, j.seq, j.recipient, f.epochs[j.epoch]))

@@ -47,6 +47,22 @@ var mutations = []mutation{
 	{what: "the floor is not read again", flaws: flaws{neverRereads: true}, promise: promiseFacts, says: "ended gap"},
 	{what: "the identity is not compared in the round", flaws: flaws{ignoresIdentity: true}, promise: promiseEpoch},
 	{what: "the jobs go in before the lock is known", flaws: flaws{insertsBeforeLock: true}, promise: promiseFacts},
+	{what: "an event is set aside in a transaction of its own", flaws: flaws{quarantinesApart: true}, promise: promiseAside, says: "its cursor goes from 0 to 0"},
+	{what: "the cursor passes a refused event that is not set aside", flaws: flaws{quarantinesNothing: true}, promise: promiseOnce, says: "lacks a job"},
+	{what: "another event than the refused one is set aside", flaws: flaws{quarantinesNext: true}, promise: promiseAside, says: "and its rule failed on event"},
+	{what: "an event is set aside the first time that it fails", flaws: flaws{quarantinesAtOnce: true}, promise: promiseAside, says: "after 0 failures"},
+	{what: "an event is set aside while another round holds the cursor", flaws: flaws{quarantinesUnowned: true}, promise: promiseAside, says: "holds the row"},
+	{
+		what: "table: an event is set aside and the cursor stays", promise: promiseAside,
+		rows: []string{
+			"{run: quarantine_event, answers: {quarantined: advance_behind}}", "{run: quarantine_event, answers: {quarantined: end quarantined}}",
+			"  advance_behind:  {run: advance_cursor,   answers: {advanced: end quarantined}}\n", "",
+		},
+	},
+	{
+		what: "table: `quarantined` is told as `processed`", promise: promiseFacts,
+		rows: []string{"{run: advance_cursor,   answers: {advanced: end quarantined}}", "{run: advance_cursor,   answers: {advanced: end processed}}", "  quarantined: {", "# quarantined: {"},
+	},
 	{
 		what: "table: `hole` leads on to `decide`", promise: promiseFacts,
 		rows: []string{"hole: end gap", "hole: decide"},
@@ -54,7 +70,7 @@ var mutations = []mutation{
 	{
 		what: "table: commits before the jobs are in", promise: promiseOnce,
 		rows: []string{
-			"decide:  {run: decide_recipients, answers: {decided: insert}}", "decide:  {run: decide_recipients, answers: {decided: advance}}",
+			"decide:  {run: decide_recipients, answers: {decided: insert, ", "decide:  {run: decide_recipients, answers: {decided: advance, ",
 			"  insert:  {run: insert_jobs,       answers: {inserted: advance}}\n", "",
 		},
 	},

@@ -14,10 +14,11 @@ import (
 const followedSchedules = 50
 
 // followedFaults are those that can be made to happen to a real server at the same moment.
-const followedFaults = FaultCrash | FaultTerminate | FaultRetention | FaultHole | FaultCounter | FaultPromote | FaultRetire | FaultHandler
+const followedFaults = FaultCrash | FaultTerminate | FaultRetention | FaultHole | FaultCounter | FaultPromote | FaultRetire | FaultHandler | FaultPoison
 
 // watchQuery is the rule of the consumer watch as the database runs it.
-const watchQuery = `SELECT b.seq, r.recipient FROM batch b CROSS JOIN LATERAL unnest(b.audience || '{robin}'::text[]) AS r (recipient)`
+const watchQuery = `SELECT b.seq, r.recipient FROM batch b CROSS JOIN LATERAL unnest(b.audience || '{robin}'::text[]) AS r (recipient)
+WHERE CASE WHEN b.resource = 'poison' AND (SELECT lasts FROM public.poison) THEN 1 / (b.seq - b.seq) ELSE 1 END = 1`
 
 // followed runs the schedule of a seed on the model and on a real server.
 func followed(t *testing.T, seed uint64, broken flaws) *follower {
@@ -25,7 +26,7 @@ func followed(t *testing.T, seed uint64, broken flaws) *follower {
 	r := rand.New(rand.NewPCG(seed, 0))
 	shape := shapeOf(r)
 	shape.whole, shape.Steps = true, min(shape.Steps, 120)
-	shape.Faults = (shape.Faults | 1<<r.IntN(14) | 1<<r.IntN(14)) & followedFaults
+	shape.Faults = (shape.Faults | 1<<r.IntN(15) | 1<<r.IntN(15)) & followedFaults
 	w := newWorld(proven(t), shape, WithTrace())
 	w.random, w.seed, w.flaws = r, seed, broken
 	for _, version := range w.declared {
@@ -70,6 +71,7 @@ func TestModelThatIsWrongDiffers(t *testing.T) {
 		"a new consumer starts at 0":     {startsAtZero: true},
 		"the identity is not compared":   {ignoresIdentity: true},
 		"a round makes a missing cursor": {recreatesCursor: true},
+		"nothing is set aside":           {quarantinesNothing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

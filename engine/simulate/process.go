@@ -76,6 +76,11 @@ type lane struct {
 	ought   bool   // by the ends of its rounds
 	last    string // the end that was not counted yet
 	drain   bool   // the last round left something of its batch
+
+	blames  int   // rounds in a row that failed on an event
+	alone   int64 // the event that failed last, without another one in its round
+	through int64 // the last event of the round that failed so; 0 once it is passed
+	moved   int64 // where the last round that committed left the cursor
 }
 
 // newProcess starts a process in a slot.
@@ -127,6 +132,9 @@ func (l *lane) start() {
 	var rounds consumer.Rounds = consumer.NewService(l.w.storeOf(l), l.w.table)
 	if l.w.flaws.countsAfterTypes {
 		rounds = afterTypes{rounds, l}
+	}
+	if l.w.flaws.quarantinesAtOnce {
+		rounds = eager{rounds, l}
 	}
 	loop := consumer.Loop{
 		Rounds: rounds, Consumer: consumer.Consumer{Consumer: l.consumer.Consumer, LockedAfter: forever}, Logger: slog.New(edges{l}),

@@ -331,6 +331,9 @@ func (w *world) settle() {
 	w.note("schedule", "no fault happens from here on")
 	order := rand.New(rand.NewPCG(w.seed, 1))
 	w.settling, w.polls, w.left = true, false, 0
+	if w.follow != nil {
+		w.follow(choice{}) // rules fail no more, before the next step
+	}
 	for _, p := range w.processes {
 		for _, l := range p.lanes {
 			l.wrong = ""

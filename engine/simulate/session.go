@@ -14,6 +14,9 @@ const (
 	pointRead     point = "read"
 	pointReread   point = "read with the floor"
 	pointRule     point = "recipients"
+	pointSave     point = "SAVEPOINT"
+	pointBack     point = "ROLLBACK TO SAVEPOINT"
+	pointAside    point = "set the event aside"
 	pointInsert   point = "insert jobs"
 	pointAdvance  point = "advance the cursor"
 	pointCommit   point = "COMMIT"
@@ -38,6 +41,7 @@ type session struct {
 	name string
 
 	tx      *transaction // nil outside of one
+	saved   bool         // it has a savepoint
 	aborted bool         // it failed: everything but its end is refused
 	queue   []statement  // sent, not run yet
 	err     error        // of the round trip
@@ -62,12 +66,14 @@ func (e *serverError) TooLarge() bool { return e.code == codeTimeout }
 
 // The SQLSTATEs that matter here.
 const (
-	codeDeadlock    = "40P01"
-	codeLockTimeout = "55P03"
-	codeTimeout     = "57014"
-	codeDiskFull    = "53100"
-	codeInFailed    = "25P02" // the transaction has failed already
-	codeCursorMoved = "BT002"
+	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
+	codeTimeout       = "57014"
+	codeDiskFull      = "53100"
+	codeInFailed      = "25P02" // the transaction has failed already
+	codeCursorMoved   = "BT002"
+	codeNoTransaction = "25P01"
+	codePoison        = "22012" // the rule divides by zero
 )
 
 func (db *database) connect(name string) *session {
@@ -92,7 +98,7 @@ func (s *session) next() (at point, did string, err error) {
 	case s.code != "":
 		err = &serverError{s.code}
 		s.code = ""
-	case s.aborted && current.point != pointCommit && current.point != pointRollback:
+	case s.aborted && current.point != pointCommit && current.point != pointRollback && (current.point != pointBack || !s.saved):
 		err = &serverError{codeInFailed}
 	default:
 		did, err = current.run(s)
@@ -106,13 +112,20 @@ func (s *session) next() (at point, did string, err error) {
 	s.queue = slices.DeleteFunc(s.queue, func(other statement) bool { return !other.apart })
 	if s.tx != nil {
 		s.aborted = true
-		s.db.release(s.tx)
+		if !s.saved { // rows that were locked before a savepoint stay so
+			s.db.release(s.tx)
+		}
 	}
 	return current.point, "", err
 }
 
+// EventFault is what the real store says of it.
+func (e *serverError) EventFault() (string, bool) { return e.Error(), e.code == codePoison }
+
 // begin opens a transaction.
-func (s *session) begin() { s.tx, s.aborted = &transaction{who: s.name, inRound: -1}, false }
+func (s *session) begin() {
+	s.tx, s.aborted, s.saved = &transaction{who: s.name, inRound: -1}, false, false
+}
 
 // commit ends the transaction. That of a failed one is ROLLBACK, and no error.
 func (s *session) commit(why reason) (string, error) {
@@ -121,13 +134,13 @@ func (s *session) commit(why reason) (string, error) {
 		s.tag = "COMMIT"
 		s.db.commit(s.tx, why)
 	}
-	s.tx, s.aborted = nil, false
+	s.tx, s.aborted, s.saved = nil, false, false
 	return s.tag, nil
 }
 
 func (s *session) rollback() (string, error) {
 	s.db.release(s.tx)
-	s.tx, s.aborted, s.tag = nil, false, "ROLLBACK"
+	s.tx, s.aborted, s.saved, s.tag = nil, false, false, "ROLLBACK"
 	return s.tag, nil
 }
 

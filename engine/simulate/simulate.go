@@ -40,6 +40,7 @@ type Shape struct {
 	first     int // index in rules of the first consumer
 	batch     int // of the engine's version 1
 	maxJobs   int
+	after     int   // failures in a row before a consumer sets an event aside; 0: it stands still
 	grows     bool  // version 2 of the engine has one consumer more
 	strategy  uint8 // how the next step is picked
 	stop      point // the statement that the strategy stopping likes to stop at
@@ -65,6 +66,7 @@ const (
 	FaultMix                          // log and counter are restored, cursors and jobs are not
 	FaultRetire                       // a cursor is removed while an older engine runs its consumer
 	FaultHandler                      // a handler ends or breaks the transaction
+	FaultPoison                       // rules fail on one event of the catalogue
 	allFaults      = 1<<iota - 1
 )
 
@@ -73,14 +75,21 @@ func shapeOf(r *rand.Rand) Shape {
 	s := Shape{
 		Workers: 2 + r.IntN(3), Consumers: 1 + r.IntN(maxConsumers), Producers: 1 + r.IntN(3), Events: 4 + r.IntN(12),
 		Steps: 100 + r.IntN(250), first: r.IntN(len(rules)), batch: 1 + r.IntN(4), maxJobs: 1 + r.IntN(8),
-		grows: r.IntN(4) == 0, strategy: uint8(r.IntN(3)), stop: points[r.IntN(len(points))], //nolint:gosec // small
+		after: r.IntN(3), grows: r.IntN(4) == 0, strategy: uint8(r.IntN(3)), stop: points[r.IntN(len(points))], //nolint:gosec // small
 	}
 	// few kinds of faults at a time find more than all at once: they do not hide each other
 	for range r.IntN(5) {
-		s.Faults |= 1 << r.IntN(14)
+		s.Faults |= 1 << r.IntN(15)
 	}
 	if r.IntN(16) == 0 {
 		s.Faults = allFaults
+	}
+	if r.IntN(4) == 0 { // only some rules can fail on an event
+		s.Faults |= FaultPoison
+		s.first, s.after = 3+r.IntN(2), 1+r.IntN(2)
+		if r.IntN(3) == 0 {
+			s.Faults |= FaultRetention
+		}
 	}
 	return s
 }
@@ -109,11 +118,12 @@ const (
 	metRolledBack  = "a process died inside its transaction"
 	metSilentWake  = "an append notified nobody"
 	metFinalized   = "finalize waited for a round"
+	metAfterLoss   = "a round left an event that fails to the next, since others were lost before it"
 	metSecondStart = "two versions of the engine ran at once"
 )
 
 // moments are all of them.
-var moments = []string{metReplyLost, metOrphan, metOverdue, metRolledBack, metSilentWake, metFinalized, metSecondStart}
+var moments = []string{metReplyLost, metOrphan, metOverdue, metRolledBack, metSilentWake, metFinalized, metAfterLoss, metSecondStart}
 
 // WithTrace keeps a readable trace.
 func WithTrace() Option { return func(w *world) { w.tracing = true } }
@@ -144,7 +154,7 @@ func newWorld(table *machine.Machine, shape Shape, options ...Option) *world {
 	for version := range w.declared {
 		for i := range shape.Consumers {
 			d := rules[(shape.first+i)%len(rules)]
-			d.index, d.Batch, d.MaxJobs = i, shape.batch+version, shape.maxJobs
+			d.index, d.Batch, d.MaxJobs, d.QuarantineAfter = i, shape.batch+version, shape.maxJobs, shape.after
 			w.declared[version] = append(w.declared[version], &d)
 		}
 	}

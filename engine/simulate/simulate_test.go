@@ -89,8 +89,9 @@ func TestSchedules(t *testing.T) {
 			t.Errorf("%d schedules met the end %s %d times, want it often: %v", *schedulesFlag, end.Name, met[end.Name], met)
 		}
 	}
+	const rarest = 5000 // of so many schedules, one meets the rarest moment: the short run of the race detector need not
 	for _, moment := range moments {
-		if met[moment] < *schedulesFlag/1000 {
+		if met[moment] < *schedulesFlag/rarest {
 			t.Errorf("%d schedules met %q %d times, want it often: %v", *schedulesFlag, moment, met[moment], met)
 		}
 	}

@@ -112,6 +112,9 @@ func (w *world) doLane(c choice, l *lane) {
 		s.terminate()
 	default: // actMisbehave
 		l.wrong = [...]string{handlerCommits, handlerBeginsAgain, handlerSwallows}[c.r%3]
+		if w.shape.whole { // the real store lets no handler run COMMIT
+			l.wrong = handlerSwallows
+		}
 	}
 }
 

@@ -20,8 +20,16 @@ const few = 2
 var (
 	errLost    = errors.New("the connection is lost")
 	errKilled  = errors.New("the process was killed")
-	errHandler = errors.New("the handler ended or broke the transaction")
+	errHandler = errors.New("the handler ended the transaction")
 )
+
+// hiddenError is what a handler did that hid the error of a statement: a fault of its event.
+type hiddenError struct{}
+
+func (hiddenError) Error() string { return "the handler broke the transaction" }
+
+// EventFault is what the real store says of it.
+func (hiddenError) EventFault() (string, bool) { return "the handler broke the transaction", true }
 
 // store is the real store statement by statement, on the model of the database: the same round trips in the
 // same order, the same checks of what came back.
@@ -38,6 +46,9 @@ type look struct {
 	full    bool         // the batch was full or cut: there may be more
 	cut     bool         // by the limit of jobs
 	broken  string       // why the round may fail
+	blamed  bool         // the rule failed on an event
+	first   int64        // the events that were read
+	events  int
 }
 
 // roundTx is the transaction of one round from the client's side.
@@ -133,27 +144,77 @@ func (tx *roundTx) Read(ctx context.Context) (round.Snapshot, error) {
 	if flaws.ignoresIdentity {
 		tx.snapshot.Guarded = false
 	}
+	if tx.look.events = len(tx.snapshot.Events); tx.look.events > 0 {
+		tx.look.first = tx.snapshot.Events[0].Seq
+	}
 	return tx.snapshot, nil
 }
 
 // Recipients applies a rule that needs the database.
 func (tx *roundTx) Recipients(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error) {
 	tx.l.at("decide_recipients")
+	if tx.consumer.Suspect.Seq == 0 {
+		return tx.decide(ctx, events, limit, through)
+	}
+	if tx.l.consumer.Rule.Kind == round.RuleHandler { // a query takes its savepoint in its own round trip
+		if err := tx.l.send(ctx, tx.session, tx.save()); err != nil {
+			return round.Decision{}, err
+		}
+	}
+	decision, err := tx.decide(ctx, events, limit, through)
+	if err == nil {
+		return decision, nil
+	}
+	if back := tx.l.send(ctx, tx.session, tx.back()); back != nil {
+		return decision, back
+	}
+	return decision, err
+}
+
+// save takes a savepoint.
+func (tx *roundTx) save() statement {
+	return statement{point: pointSave, run: func(s *session) (string, error) {
+		if s.tx == nil {
+			return "", &serverError{codeNoTransaction}
+		}
+		s.saved = true
+		return "", nil
+	}}
+}
+
+// back undoes everything since the savepoint. What a round's transaction has done before is to lock and to read.
+func (tx *roundTx) back() statement {
+	return statement{point: pointBack, run: func(s *session) (string, error) {
+		if s.tx == nil || !s.saved {
+			return "", &serverError{codeNoTransaction}
+		}
+		s.aborted = false
+		return "", nil
+	}}
+}
+
+// decide applies the rule.
+func (tx *roundTx) decide(ctx context.Context, events []round.Event, limit int, through int64) (round.Decision, error) {
 	query := tx.l.consumer.Rule.Kind == round.RuleQuery
 	if query {
-		if err := tx.l.send(ctx, tx.session, tx.rule("")); err != nil {
+		if err := tx.l.send(ctx, tx.session, tx.save(), tx.rule("", events...)); err != nil {
 			return round.Decision{}, err
 		}
 	}
 	decision := round.Decision{Through: through}
 	for i, e := range events {
 		if !query {
-			if err := tx.l.send(ctx, tx.session, tx.rule(tx.l.misbehaviour())); err != nil {
+			if err := tx.l.send(ctx, tx.session, tx.rule(tx.l.misbehaviour(), e)); err != nil {
 				return round.Decision{}, err
 			}
 			// what became of the transaction is looked at after each call
-			if tx.session.tx == nil || tx.session.aborted {
+			switch {
+			case tx.session.tx == nil:
 				return round.Decision{}, errHandler
+			case tx.session.aborted:
+				tx.look.blamed = true
+				tx.session.tx.refused = e.Seq
+				return round.Decision{}, hiddenError{}
 			}
 		}
 		for _, r := range tx.l.consumer.rule(e) {
@@ -182,6 +243,26 @@ func (tx *roundTx) Insert(ctx context.Context, targets []round.Target) error {
 	}
 	tx.queued = append(tx.queued, tx.insert())
 	return nil
+}
+
+// Quarantine arms the row of an event that is set aside.
+func (tx *roundTx) Quarantine(r round.Refusal) {
+	tx.l.at("quarantine_event")
+	c, seq, flaws := tx.l.consumer.index, r.Seq, tx.l.w.flaws
+	if flaws.quarantinesNext {
+		seq++
+	}
+	if flaws.quarantinesNothing {
+		return
+	}
+	tx.queued = append(tx.queued, statement{point: pointAside, run: func(s *session) (string, error) {
+		if flaws.quarantinesApart || s.tx == nil {
+			s.db.commit(&transaction{who: s.name, inRound: -1, asides: []mark{{c, seq}}, refused: seq}, byRound)
+		} else {
+			s.tx.asides = append(s.tx.asides, mark{c, seq})
+		}
+		return strconv.FormatInt(seq, 10), nil
+	}})
 }
 
 // Advance arms the move of the cursor.
@@ -261,6 +342,10 @@ func (tx *roundTx) lock() statement {
 		tx.look.existed = s.db.now.cursors[c].exists
 		tx.look.holder = s.db.rows[c]
 		tx.held = tx.look.existed && (tx.look.holder == nil || tx.look.holder == s.tx)
+		if tx.unowned() && tx.look.existed {
+			tx.held = true
+			return "held all the same", nil
+		}
 		switch {
 		case tx.held:
 			s.db.rows[c] = s.tx
@@ -318,9 +403,19 @@ func (tx *roundTx) words() string {
 	return fmt.Sprintf("cursor %d, head %d, floor %d, rows %v", tx.snapshot.Cursor, tx.snapshot.Head, tx.snapshot.Floor, seqs)
 }
 
-// rule is the statement of a query rule, or one that a handler runs; a handler may misbehave.
-func (tx *roundTx) rule(wrong string) statement {
+// rule is the statement of a query rule, or one that a handler runs; a handler may misbehave, and either fails on
+// an event that is poisoned.
+func (tx *roundTx) rule(wrong string, events ...round.Event) statement {
 	return statement{point: pointRule, run: func(s *session) (string, error) {
+		for _, e := range events {
+			if wrong == "" && tx.l.w.poisons(tx.l.consumer, e) {
+				tx.look.broken, tx.look.blamed = "poison", true
+				if s.tx != nil {
+					s.tx.refused = e.Seq
+				}
+				return "", &serverError{codePoison}
+			}
+		}
 		switch wrong {
 		case "":
 			return "", nil
@@ -335,7 +430,9 @@ func (tx *roundTx) rule(wrong string) statement {
 			}
 			return "the handler runs COMMIT", err
 		default: // handlerSwallows
-			s.db.release(s.tx)
+			if !s.saved {
+				s.db.release(s.tx)
+			}
 			s.aborted = true
 			return "a statement fails and the handler hides it", nil
 		}
@@ -363,12 +460,15 @@ func (tx *roundTx) advance() statement {
 		point: pointAdvance,
 		free: func() bool {
 			holder, own := tx.l.w.db.rows[c], tx.session.tx
-			return holder == nil || holder == own || compares && (own == nil || own.inRound != c) // raises before it waits
+			return tx.unowned() || holder == nil || holder == own || compares && (own == nil || own.inRound != c) // raises before it waits
 		},
 		run: func(s *session) (string, error) {
 			row := s.db.now.cursors[c]
 			if compares && (s.tx == nil || s.tx.inRound != c || !row.exists || row.last != tx.from || tx.to <= tx.from) {
 				return "", &serverError{codeCursorMoved}
+			}
+			if holder := s.db.rows[c]; holder != nil && holder != s.tx {
+				tx.l.w.violate(promiseAside, "%s moves the cursor of %s while %s holds the row", s.name, tx.l.consumer.Name, holder.who)
 			}
 			s.move(c, tx.from, tx.to)
 			return fmt.Sprintf("from %d to %d", tx.from, tx.to), nil

@@ -37,6 +37,10 @@ func (watcher) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) 
 // handle is the handler owner, which misbehaves as the schedule says.
 func (f *follower) handle(ctx context.Context, tx *postgres.HandlerTx, e round.Event) ([]string, error) {
 	l, _ := ctx.Value(laneKey{}).(*lane)
+	if f.w.poisons(l.consumer, e) && *ctx.Value(wrongKey{}).(*string) == "" { //nolint:forcetypeassert // it is always there
+		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
+		return nil, err
+	}
 	wrong, _ := ctx.Value(wrongKey{}).(*string)
 	var sql []string
 	switch *wrong {
@@ -163,6 +167,11 @@ func (tx twinTx) Insert(ctx context.Context, targets []round.Target) error {
 	}
 	tx.l.wait(forReply)
 	return err
+}
+
+func (tx twinTx) Quarantine(r round.Refusal) {
+	tx.model.Quarantine(r)
+	tx.real.Quarantine(r)
 }
 
 func (tx twinTx) Advance(from, to int64) {

@@ -118,9 +118,11 @@ func (s *Signals) observeDatabase(to gauges) {
 		}
 		to.number(lag, max(0, c.Lag), of)
 		to.seconds(pendingAge, max(0, c.PendingAge), of)
+		to.number(quarantined, c.Aside, of)
 	}
 	to.number(logHead, s.newest.Head)
 	to.number(headroom, s.newest.Headroom)
+	to.seconds(held, s.newest.Held)
 	to.seconds(clockDrift, s.newest.Drift)
 }
 

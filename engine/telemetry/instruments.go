@@ -54,12 +54,14 @@ const (
 	events            = "bothy.event.consumer.events"
 	jobs              = "bothy.event.consumer.jobs"
 	lost              = "bothy.event.consumer.lost"
+	quarantined       = "bothy.event.consumer.quarantined"
 	lastEnd           = "bothy.event.consumer.last_end"
 	sinceSuccess      = "bothy.event.consumer.since_success"
 	listenerConnected = "bothy.event.listener.connected"
 	logHead           = "bothy.event.log.head"
 	headroom          = "bothy.event.log.headroom"
 	headroomWanted    = "bothy.event.log.headroom_wanted"
+	held              = "bothy.event.log.held"
 	clockDrift        = "bothy.database.clock_drift"
 	observationAge    = "bothy.observation.age"
 	ready             = "bothy.ready"
@@ -80,12 +82,14 @@ func Instruments() []Instrument {
 		{events, Counter, "{event}", consumer, FromRounds, "Events processed: their jobs and the cursor are committed."},
 		{jobs, Counter, "{job}", consumer, FromRounds, "Jobs inserted by rounds, for the recipients that a rule gave. What a handler inserts itself is not counted."},
 		{lost, Counter, "{event}", consumer, FromRounds, "Events that retention removed before the consumer saw them."},
+		{quarantined, Gauge, "{event}", consumer, FromDatabase, "Events that the consumer failed on and has set aside: they have no jobs until they are retried."},
 		{lastEnd, Gauge, "", perEnd, FromRounds, "1 for the end of the newest round of the consumer in this process. Rounds that ended `locked` or `stopped` say nothing of the consumer and are passed over."},
 		{sinceSuccess, Gauge, "s", consumer, FromRounds, "The time since a round of the consumer last ended well in this process (`processed`, `lost` or `idle`), or since its first round when none has."},
 		{listenerConnected, Gauge, "", nil, FromRounds, "1 while the connection listens that wakes the consumers, else 0: they poll. No series where `sync.notify` is off."},
 		{logHead, Gauge, "{event}", nil, FromDatabase, "The head of the log: the number of its newest event."},
 		{headroom, Gauge, "{event}", nil, FromDatabase, "How many numbers above the head have a partition that was made ahead."},
 		{headroomWanted, Gauge, "{event}", nil, FromProcess, "The headroom below which the engine makes partitions: half of `sync.partitions_ahead` times `sync.event_log_partition_size`."},
+		{held, Gauge, "s", nil, FromDatabase, "For how long partitions older than `sync.event_retention` have been kept because consumers have still to read them; 0 when none is."},
 		{clockDrift, Gauge, "s", nil, FromDatabase, "The clock of the database minus the clock of this process. No age of another metric mixes the two."},
 		{observationAge, Gauge, "s", nil, FromProcess, "The age of the newest successful observation of the database, or the time since the process began to observe when there is none."},
 		{ready, Gauge, "", nil, FromProcess, "1 when `/readyz` answers 200, else 0."},

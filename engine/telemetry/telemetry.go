@@ -59,6 +59,7 @@ type Observation struct {
 	Standings []Standing // of every cursor
 	Head      int64
 	Headroom  int64
+	Held      time.Duration // how long partitions have been kept beyond retention; 0 when none is
 	Drift     time.Duration // the clock of the database minus that of this process
 }
 
@@ -67,6 +68,7 @@ type Standing struct {
 	Name       string
 	Lag        int64
 	PendingAge time.Duration
+	Aside      int64 // events that it has set aside
 }
 
 // Round is how one round ended.

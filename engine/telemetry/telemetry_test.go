@@ -85,8 +85,8 @@ func work(t *testing.T, s *telemetry.Signals) {
 	s.Round(t.Context(), telemetry.Round{Consumer: "push", End: "locked"})
 	s.Round(t.Context(), telemetry.Round{Consumer: "nobody", End: "idle"}) // of no declared consumer
 	s.Observed(telemetry.Observation{
-		Head: 10, Headroom: 990, Drift: -time.Second,
-		Standings: []telemetry.Standing{{"push", 4, 90 * time.Second}, {"retired", 10, time.Hour}, {"archive", -3, -time.Second}},
+		Head: 10, Headroom: 990, Held: time.Minute, Drift: -time.Second,
+		Standings: []telemetry.Standing{{"push", 4, 90 * time.Second, 2}, {"retired", 10, time.Hour, 0}, {"archive", -3, -time.Second, 0}},
 	})
 }
 
@@ -172,15 +172,18 @@ func TestValues(t *testing.T) {
 		`bothy_event_consumer_last_end{bothy_consumer_name="push",bothy_round_end="gap"}`:         "1", // locked says nothing
 		`bothy_event_consumer_last_end{bothy_consumer_name="push",bothy_round_end="processed"}`:   "",
 		`bothy_event_consumer_round_duration_seconds_count{bothy_consumer_name="push"}`:           "1", // gap did no work
-		`bothy_event_log_head`:                                           "10",
-		`bothy_event_log_headroom`:                                       "990",
-		`bothy_event_log_headroom_wanted`:                                "500",
-		`bothy_event_listener_connected`:                                 "1",
-		`bothy_database_clock_drift_seconds`:                             "-1",
-		`bothy_ready`:                                                    "0",
-		`bothy_not_ready{bothy_not_ready_reason="database_unreachable"}`: "1",
-		`bothy_not_ready{bothy_not_ready_reason="starting"}`:             "0",
-		`bothy_config_digest`:                                            "0", // the lowest 48 bits of 1<<60
+		`bothy_event_consumer_quarantined{bothy_consumer_name="push"}`:                            "2",
+		`bothy_event_consumer_quarantined{bothy_consumer_name="archive"}`:                         "0",
+		`bothy_event_log_held_seconds`:                                                            "60",
+		`bothy_event_log_head`:                                                                    "10",
+		`bothy_event_log_headroom`:                                                                "990",
+		`bothy_event_log_headroom_wanted`:                                                         "500",
+		`bothy_event_listener_connected`:                                                          "1",
+		`bothy_database_clock_drift_seconds`:                                                      "-1",
+		`bothy_ready`:                                                                             "0",
+		`bothy_not_ready{bothy_not_ready_reason="database_unreachable"}`:                          "1",
+		`bothy_not_ready{bothy_not_ready_reason="starting"}`:                                      "0",
+		`bothy_config_digest`: "0", // the lowest 48 bits of 1<<60
 	} {
 		wantSample(t, page, series, want)
 	}
