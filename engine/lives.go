@@ -58,7 +58,8 @@ func lives(deeds []postgres.Deed) map[string]life {
 				}
 			}
 			for name, l := range all {
-				l.restored = &d
+				// What was told of numbers of before may be about other events now.
+				l.restored, l.lost, l.skipped, l.dropped = &d, nil, nil, nil
 				all[name] = l
 			}
 		case postgres.ConsumerRetired:

@@ -105,14 +105,14 @@ func everything(t testing.TB, db *enginetest.DB) string {
 }
 
 // text is the one text that a query gives.
-func text(t testing.TB, db *enginetest.DB, sql string, args ...any) (s string) {
+func text(t testing.TB, db *enginetest.DB, sql string) (s string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.AdminURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&s); err != nil {
+	if err := conn.QueryRow(t.Context(), sql).Scan(&s); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return s

@@ -64,12 +64,15 @@ func TestCase69CursorAheadOfTheLog(t *testing.T) {
 	db, cfg := partial(t)
 	db.Exec(t, `DELETE FROM bothy.event_log WHERE seq > 7`)
 	db.Exec(t, `UPDATE bothy.event_seq SET seq = 7`)
+	db.Exec(t, `INSERT INTO bothy.event_quarantine (consumer, seq, error_type, message, attempts) VALUES ('push', 5, 'rule', 'x', 1), ('push', 9, 'rule', 'x', 1)`)
 	o := roundOf(t, cfg)
 	if o.End.Name != "ahead" || o.Err == nil || !strings.Contains(o.Err.Error(), "engine restore finalize") {
 		t.Errorf("a cursor at 10 of a log of 7: got end %s and %v, want ahead, with the command that mends it", o.End.Name, o.Err)
 	}
 	r := finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndFinalized)
 	wantRepaired(t, db, restore.Flaw{Kind: restore.CursorAhead, Range: restore.Range{First: 8, Last: 10}, Table: "event_consumer_cursors", Name: "push"})
+	// What was set aside above the head would be another event when it is retried.
+	wantText(t, db, "5", `SELECT string_agg(seq::text, ' ') FROM bothy.event_quarantine`)
 	if got := r.Moved[0]; got.Ahead != 1 || got.Behind != 0 || got.Passed != nil {
 		t.Errorf("moved: got %+v, want one cursor that stood ahead and skips nothing", got)
 	}

@@ -83,7 +83,7 @@ Exit codes: 0 done or nothing to do, 1 refused or failed, 2 the command line was
 			}
 		}
 		if !*yes {
-			if done, err := askToFinalize(cmd, cfg, o); done || err != nil {
+			if err := askToFinalize(cmd, cfg, o); err != nil {
 				return err
 			}
 		}
@@ -104,22 +104,22 @@ Exit codes: 0 done or nothing to do, 1 refused or failed, 2 the command line was
 	return cmd
 }
 
-// askToFinalize shows the plan and asks. done is whether there is nothing to ask for.
-func askToFinalize(cmd *cobra.Command, cfg *config.Config, o engine.FinalizeOptions) (done bool, err error) {
+// askToFinalize shows the plan and asks, unless nothing would be changed: the finalize says why.
+func askToFinalize(cmd *cobra.Command, cfg *config.Config, o engine.FinalizeOptions) error {
 	plan, err := engine.PlanRestore(cmd.Context(), cfg, o)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if !plan.NewEpoch() && o.Manifest == nil {
-		return false, nil // it says itself why nothing is to be done
+	if !plan.NewEpoch() && plan.Answer != "moved" {
+		return nil
 	}
 	if err := printRestorePlan(cmd.OutOrStdout(), plan); err != nil {
-		return false, err
+		return err
 	}
 	if plan.NewEpoch() {
 		fmt.Fprintln(cmd.OutOrStdout(), "\nThis ends a history: what its cursors skip is given up, and there is no way back but another restore.")
 	}
-	return false, confirm(cmd)
+	return confirm(cmd)
 }
 
 // readManifest reads the file that engine restore manifest wrote.

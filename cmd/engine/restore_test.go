@@ -25,7 +25,7 @@ func TestRunbookIsRun(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?ms)^```(sh|sql)\n(.*?)^```$").FindAllStringSubmatch(read("../../docs/restore.md"), -1) {
 		for line := range strings.SplitSeq(strings.TrimSpace(block[2]), "\n") {
 			commands++
-			run := false
+			var run bool
 			word, isMake := strings.CutPrefix(line, "make ")
 			switch {
 			case isMake:

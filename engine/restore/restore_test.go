@@ -14,17 +14,15 @@ import (
 	"example.com/bothy/engine/round"
 )
 
-func number(n int64) *int64 { return &n }
-
 // consumers is the table of consumers with these positions.
 func consumers(positions ...restore.Position) restore.Cursor {
 	c := restore.Cursor{Table: "event_consumer_cursors", Column: "last_seq", Rows: int64(len(positions)), Named: positions}
 	for _, p := range positions {
 		if c.Lowest == nil || p.Seq < *c.Lowest {
-			c.Lowest = number(p.Seq)
+			c.Lowest = new(p.Seq)
 		}
 		if c.Top == nil || p.Seq > *c.Top {
-			c.Top = number(p.Seq)
+			c.Top = new(p.Seq)
 		}
 	}
 	return c
@@ -34,7 +32,7 @@ func consumers(positions ...restore.Position) restore.Cursor {
 func sound() restore.State {
 	return restore.State{
 		Stored: round.Identity{System: 7, Timeline: 1}, Current: round.Identity{System: 7, Timeline: 1}, Environment: "production",
-		Epoch: "01890000-0000-7000-8000-000000000001", Counter: number(10), Highest: 10,
+		Epoch: "01890000-0000-7000-8000-000000000001", Counter: new(int64(10)), Highest: 10,
 		Cursors: []restore.Cursor{consumers(restore.Position{Name: "push", Seq: 4})}, Audit: restore.Audit{Seq: 3, Hash: []byte{1, 2}},
 	}
 }
@@ -47,7 +45,7 @@ func TestFlaws(t *testing.T) {
 		head   int64
 	}{
 		"nothing":               {func(*restore.State) {}, nil, 10},
-		"counter behind":        {func(s *restore.State) { s.Counter = number(7) }, []restore.Flaw{{Kind: restore.CounterBehind, Range: restore.Range{First: 8, Last: 10}}}, 10},
+		"counter behind":        {func(s *restore.State) { s.Counter = new(int64(7)) }, []restore.Flaw{{Kind: restore.CounterBehind, Range: restore.Range{First: 8, Last: 10}}}, 10},
 		"counter missing":       {func(s *restore.State) { s.Counter = nil }, []restore.Flaw{{Kind: restore.CounterMissing, Range: restore.Range{First: 10, Last: 10}}}, 10},
 		"a hole up to the head": {func(s *restore.State) { s.Highest = 6 }, []restore.Flaw{{Kind: restore.CounterAhead, Range: restore.Range{First: 7, Last: 10}}}, 10},
 		"a hole that all have passed": {func(s *restore.State) {
@@ -58,13 +56,15 @@ func TestFlaws(t *testing.T) {
 			func(s *restore.State) {
 				s.Cursors[0] = consumers(restore.Position{Name: "push", Seq: 4}, restore.Position{Name: "sync", Seq: 12})
 			},
-			[]restore.Flaw{{Kind: restore.CursorAhead, Range: restore.Range{First: 11, Last: 12}, Table: "event_consumer_cursors", Name: "sync"}}, 10,
+			[]restore.Flaw{{Kind: restore.CursorAhead, Range: restore.Range{First: 11, Last: 12}, Table: "event_consumer_cursors", Name: "sync"}},
+			10,
 		},
 		"a cursor of the user's ahead": {
 			func(s *restore.State) {
-				s.Cursors = append(s.Cursors, restore.Cursor{Table: "shop.positions", Rows: 2, Lowest: number(1), Top: number(99)})
+				s.Cursors = append(s.Cursors, restore.Cursor{Table: "shop.positions", Rows: 2, Lowest: new(int64(1)), Top: new(int64(99))})
 			},
-			[]restore.Flaw{{Kind: restore.CursorAhead, Range: restore.Range{First: 11, Last: 99}, Table: "shop.positions"}}, 10,
+			[]restore.Flaw{{Kind: restore.CursorAhead, Range: restore.Range{First: 11, Last: 99}, Table: "shop.positions"}},
+			10,
 		},
 		"an empty log without a counter": {
 			func(s *restore.State) { s.Counter, s.Highest = nil, 0 }, []restore.Flaw{{Kind: restore.CounterMissing, Range: restore.Range{First: 4, Last: 4}}}, 4,
@@ -162,7 +162,7 @@ func TestManifestDifferences(t *testing.T) {
 	}
 	for field, change := range map[string]func(*restore.State){
 		"sync_epoch":  func(s *restore.State) { s.Epoch = "01890000-0000-7000-8000-000000000002" },
-		"head_seq":    func(s *restore.State) { s.Counter, s.Highest = number(9), 9 },
+		"head_seq":    func(s *restore.State) { s.Counter, s.Highest = new(int64(9)), 9 },
 		"audit_seq":   func(s *restore.State) { s.Audit.Seq = 4 },
 		"audit_hash":  func(s *restore.State) { s.Audit.Hash = nil },
 		"environment": func(s *restore.State) { s.Environment = "" },
@@ -175,7 +175,7 @@ func TestManifestDifferences(t *testing.T) {
 		}
 	}
 	s := sound()
-	s.Counter = number(8)
+	s.Counter = new(int64(8))
 	if d := m.Differences(s); !slices.ContainsFunc(d, func(d restore.Difference) bool { return d.Field == string(restore.CounterBehind) }) {
 		t.Errorf("a counter behind its log: got %v, want it told although the head fits", d)
 	}
