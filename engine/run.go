@@ -52,6 +52,9 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	defer e.show(ctx, role)()
 	if role == RoleAPI {
 		if err := e.guard.check(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // told to stop while starting
+			}
 			return err
 		}
 		e.tell(func(h *health) { h.started = true })
