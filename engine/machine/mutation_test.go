@@ -223,8 +223,10 @@ func closedWords(v Vocabulary) map[string][]string {
 // thinned is one mistake of every so many.
 func thinned(all []mutant) []mutant {
 	var kept []mutant
-	for i := 0; i < len(all); i += every {
-		kept = append(kept, all[i])
+	for i, m := range all {
+		if i%every == 0 {
+			kept = append(kept, m)
+		}
 	}
 	return kept
 }
