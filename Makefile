@@ -42,6 +42,10 @@ bench: ## the benchmark: ratios of one run, which mean the same on every machine
 chaos: ## kill, freeze and restart engines and PostgreSQL for CHAOS (60s), and verify every event
 	$(GO) run ./cmd/engine dev --chaos --for $(or $(CHAOS),60s)
 
+.PHONY: restore-demo
+restore-demo: ## lose a database, restore a backup of it, and see that two histories are never mixed
+	$(GO) run ./cmd/engine restore demo
+
 .PHONY: cover
 cover: ## how much of the house the tests walk through
 	$(GO) test -coverpkg=./engine/...,./cmd/... -coverprofile=coverage.out ./...

@@ -9,7 +9,7 @@ import (
 
 // TestTexts gives the files that their names say, and nobody can write into what the next caller gets.
 func TestTexts(t *testing.T) {
-	for _, given := range []func() (string, []byte){Round, RoundCases} {
+	for _, given := range []func() (string, []byte){Round, RoundCases, Restore, RestoreCases} {
 		file, text := given()
 		want, err := os.ReadFile("../" + file)
 		if err != nil {

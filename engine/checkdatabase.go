@@ -48,9 +48,26 @@ func CheckDatabase(ctx context.Context, cfg *config.Config) (problem.List, error
 	if err := d.poolers(ctx); err != nil {
 		return d.problems, err
 	}
+	if err := d.ownCursors(ctx, inspector); err != nil {
+		return d.problems, err
+	}
 	err = d.rules(ctx, inspector)
 	d.problems.Sort()
 	return d.problems, err
+}
+
+// ownCursors looks at the tables that a finalize would move: that it is needed is no moment to find a typing error.
+func (d *databaseCheck) ownCursors(ctx context.Context, inspector *postgres.Inspector) error {
+	for i, table := range restoreOptions(d.config, nil).Cursors {
+		found, err := inspector.CursorTable(ctx, table, d.config.Database.Admin().Reveal())
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			d.add(f.Severity, fmt.Sprintf("restore.cursors[%d].table", i), string(f.Code), f.What, f.Fix)
+		}
+	}
+	return nil
 }
 
 // rules looks at every query. One that cannot be asked about, since it runs into a time limit for instance, does
@@ -181,11 +198,13 @@ func (d *databaseCheck) rights() {
 		if d.config.Database.Roles.App == "" && n.Role == d.status.App {
 			fix = fmt.Sprintf("name the role in database.roles.app and run `engine migrate up`, or: %s", n.Do)
 		}
-		if n.Stops {
+		switch {
+		case n.Stops && strings.Contains(n.Do, " ON FUNCTION pg_catalog."):
+			d.refuse("database.restore_guard", "blind-guard", fmt.Sprintf("the role %s may not read the identity of the server, so a restore would not be noticed, and the engine does no work", n.Role),
+				"run `engine migrate up --bootstrap` as an administrator, or: "+n.Do)
+		case n.Stops:
 			right, _, _ := strings.Cut(strings.TrimPrefix(n.Do, "GRANT "), " TO ")
 			d.refuse("database.roles", "missing-right", fmt.Sprintf("the role %s lacks %s", n.Role, right), fix)
-		} else if d.config.Database.Guarded() {
-			d.warn("database.restore_guard", "blind-guard", fmt.Sprintf("the role %s may not read the identity of the server, so a restore would not be noticed", n.Role), "have an administrator run: "+n.Do)
 		}
 	}
 }
@@ -226,10 +245,10 @@ func (d *databaseCheck) installation() {
 	if !i.Exists {
 		return
 	}
-	if want := d.config.Database.Environment; want != "" && want != i.Environment {
-		d.refuse("database.environment", "other-environment", fmt.Sprintf("environment is %q, and the database says %q", want, i.Environment), "connect to the right database, or write what it says")
+	if want := d.config.Database.Environment; want != "" && i.Environment != "" && want != i.Environment {
+		d.refuse("database.environment", "other-environment", fmt.Sprintf("environment is %q, and the database says %q", want, i.Environment), "connect to the right database, or write what it says; for a copy run `engine restore finalize --force`, and for an installation that is only to be called otherwise `engine migrate up --new-environment`")
 	}
-	if !i.Same {
+	if !i.Same && d.config.Database.Guarded() {
 		d.refuse("database.restore_guard", "other-history", "the server is not the one whose history the cursors follow: it was restored or promoted, and no round runs", "stop the producers and run `engine restore finalize`")
 	}
 }

@@ -99,7 +99,7 @@ func databaseCase(t *testing.T, folder string) problem.List {
 func TestDatabaseKinds(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
-	for _, file := range []string{"checkdatabase.go", "engine.go", "postgres/inspectrule.go"} {
+	for _, file := range []string{"checkdatabase.go", "engine.go", "postgres/inspectrule.go", "postgres/inspectcursors.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

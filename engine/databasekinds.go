@@ -7,10 +7,12 @@ import "example.com/bothy/engine/problem"
 // DatabaseKinds are the problems that only the database, or the program that embeds the engine, can show.
 func DatabaseKinds() []problem.Kind {
 	return []problem.Kind{
+		{Code: "bad-cursor-table", Severity: problem.Error, Means: "A table of restore.cursors is not there, or its column or condition is not one that a finalize could use: it would fail when it is needed."},
 		{Code: "bad-encoding", Severity: problem.Error, Means: "The database does not store UTF-8, which events are."},
 		{Code: "bad-rule", Severity: problem.Error, Means: "PostgreSQL does not accept the query of a consumer, so no round of it could run."},
 		{Code: "bad-rule-columns", Severity: problem.Error, Means: "A query does not give the columns seq, a whole number, and recipient, a text: what a round would store is not what is meant."},
-		{Code: "blind-guard", Severity: problem.Warning, Means: "The role of the engine may not read which server this is, so rounds go on after a restore that nobody has finalized."},
+		{Code: "blind-guard", Severity: problem.Error, Means: "The role of the engine may not read which server this is. What cannot be read is neither the same nor another, so the engine does no work until it may, or until database.restore_guard is off."},
+		{Code: "closed-cursor-table", Severity: problem.Warning, Means: "Neither the owner of the schema nor the administrator of the configuration may change a table of restore.cursors, so a finalize would fail."},
 		{Code: "counter-behind", Severity: problem.Error, Means: "The event log holds a number above its counter, as a partial restore leaves it: appending fails."},
 		{Code: "few-partitions", Severity: problem.Warning, Means: "Fewer partitions stand ready after the one in use than sync.partitions_ahead asks for."},
 		{Code: "hidden-rows", Severity: problem.Warning, Means: "Row-level security hides rows of a table from the role that reads it, so a query leaves recipients out without a word; an error when it hides all of them."},

@@ -159,7 +159,7 @@ func Doctor(ctx context.Context, cfg *config.Config, o DoctorOptions) (Diagnosis
 	if behind, ok := errors.AsType[*postgres.CounterBehindError](err); ok {
 		x.add(Finding{
 			Code: FindingCounterBehind, Severity: SeverityWrong, What: behind.Error(), Count: behind.Highest - behind.Counter,
-			Seqs: &Span{First: behind.Counter + 1, Last: behind.Highest}, Do: "compare the backup first: events after it may be lost; then let the owner set the counter as above",
+			Seqs: &Span{First: behind.Counter + 1, Last: behind.Highest}, Do: "compare the backup first: events after it may be lost; then run `engine restore finalize`",
 		})
 		err = nil
 	}

@@ -93,6 +93,7 @@ type Engine struct {
 	signals  *telemetry.Signals
 	health   *health
 	outage   *outage
+	guard    *guard
 	known    *known
 	again    chan struct{} // capacity one: the next look at the consumers comes at once
 	page     *statuspage.Page
@@ -225,6 +226,11 @@ type notifying struct{ *Engine }
 
 // Round runs one round.
 func (n notifying) Round(ctx context.Context, c round.Consumer) Outcome {
+	if held := n.guard.hold(); held != nil {
+		o := n.heldRound(held)
+		n.note(ctx, c.Name, &o, 0)
+		return o
+	}
 	begin := time.Now()
 	o := n.service.Round(ctx, c)
 	n.note(ctx, c.Name, &o, time.Since(begin))

@@ -130,7 +130,7 @@ func (x *examining) cursors() {
 			x.add(Finding{Code: FindingWaiting, Severity: SeverityNote, Consumer: c.Name, Count: head - next + 1, Seqs: seqs(next, head)})
 		}
 		from := max(floor, x.o.From, 1)
-		if start := x.lives[c.Name].start; floor > 0 && start != nil && *start >= from {
+		if start := x.lives[c.Name].begin(); floor > 0 && start != nil && *start >= from {
 			x.add(Finding{Code: FindingBeforeStart, Severity: SeverityNote, Consumer: c.Name, Count: *start - from + 1, Seqs: seqs(from, *start)})
 		}
 		if aside := x.seen.Aside[c.Name]; len(aside) > 0 {
@@ -164,8 +164,8 @@ func (x *examining) chunk(ctx context.Context, span Span) error {
 		at, has := x.seen.Rows[c.Name]
 		own := x.lives[c.Name]
 		first, last := part.First, min(part.Last, at)
-		if own.start != nil {
-			first = max(first, *own.start+1)
+		if begin := own.begin(); begin != nil {
+			first = max(first, *begin+1)
 		}
 		if !has || first > last || slices.Contains(x.broken, c.Name) {
 			continue
@@ -247,7 +247,7 @@ func (x *examining) record(c round.Consumer, d postgres.Differences) {
 	checkup.Events += max(0, d.Last-d.First+1)
 	checkup.Expected += d.Expected
 	checkup.Found += d.Found
-	query, recorded := c.Rule.Kind == round.RuleQuery, x.lives[c.Name].start != nil
+	query, recorded := c.Rule.Kind == round.RuleQuery, x.lives[c.Name].begin() != nil
 	for _, k := range d.Kinds {
 		f := Finding{Severity: SeverityWrong, Consumer: c.Name, Count: k.Count, Seqs: &k.Seqs, Examples: k.Examples}
 		changed := func(code FindingCode) {

@@ -86,7 +86,7 @@ func (x *explaining) fate(ctx context.Context, c round.Consumer) (Fate, error) {
 	}
 	for i, g := range x.q.Jobs {
 		switch {
-		case g.Epoch == x.q.Epoch && g.Tag == tag && (own.start == nil || x.seq > *own.start):
+		case g.Epoch == x.q.Epoch && g.Tag == tag && (own.begin() == nil || x.seq > *own.begin()):
 			jobs := explainedJobs(g)
 			f.Jobs, f.Verdict, x.claimed[i] = &jobs, VerdictCreated, true
 		case g.Epoch != x.q.Epoch && slices.Contains(names, g.Tag):
@@ -127,7 +127,10 @@ func (x *explaining) withoutRule(f *Fate, c round.Consumer, own life, at int64, 
 	switch {
 	case !has:
 		f.Verdict, f.Reason = VerdictNoCursor, "it has no cursor yet: it begins at the head when it first runs, and this event is not after it"
-	case own.start != nil && x.seq <= *own.start:
+	case own.restored != nil && x.seq <= *own.begin():
+		f.Verdict, f.Reason = VerdictRestored, fmt.Sprintf("the history up to event %d ended: a restore was finalized on %s (audit %d); jobs of before carry an older epoch, and what was still to see was given up",
+			*own.begin(), own.restored.At.UTC().Format(time.RFC3339), own.restored.Seq)
+	case own.start != nil && own.restored == nil && x.seq <= *own.start:
 		f.Verdict, f.Reason = VerdictBeforeStart, fmt.Sprintf("it began after event %d; a new consumer never sees what was there before", *own.start)
 	case own.loss(x.seq) != nil:
 		f.Verdict, f.Reason = VerdictLost, fmt.Sprintf("retention had removed the event before it was reached: it %s", own.loss(x.seq))
@@ -188,7 +191,7 @@ func (x *explaining) byRule(ctx context.Context, f *Fate, c round.Consumer, at i
 	case len(targets) == 0:
 		f.Verdict, f.Reason = VerdictNobody, nobody(c)
 	default:
-		f.Verdict, f.Reason = x.unfound(c, at, x.lives[c.Name].start != nil)
+		f.Verdict, f.Reason = x.unfound(c, at, x.lives[c.Name].begin() != nil)
 	}
 	return nil
 }

@@ -61,6 +61,9 @@ func (e *Engine) LookAtSchema(ctx context.Context) { e.lookAtSchema(ctx) }
 // Reasons are why the engine is not ready.
 func (e *Engine) Reasons() []string { return words(e.health.reasons()) }
 
+// Holds are the reasons to do no work on a database.
+var Holds = holds
+
 // Suspect runs one round of a consumer that may set one event aside.
 func (e *Engine) Suspect(ctx context.Context, name string, seq int64) Outcome {
 	e.fix()

@@ -77,16 +77,16 @@ func (o *outage) lasts() bool {
 // health is what the process knows of itself, for whoever asks whether it is ready.
 type health struct {
 	outage *outage
+	guard  *guard
 	fresh  time.Duration // how long an observation counts
 
-	mu          sync.Mutex
-	role        Role
-	started     bool
-	stopping    bool
-	unfit       bool      // a recipient rule does not fit
-	schema      error     // what is wrong with the schema, or nil
-	unfinalized bool      // the database is not the one whose history the cursors follow
-	observed    time.Time // when it was last seen; from the beginning on
+	mu       sync.Mutex
+	role     Role
+	started  bool
+	stopping bool
+	unfit    bool      // a recipient rule does not fit
+	schema   error     // what is wrong with the schema, or nil
+	observed time.Time // when it was last seen; from the beginning on
 }
 
 // set changes what is known.
@@ -98,19 +98,21 @@ func (h *health) set(change func(*health)) {
 
 // reasons are why the process is not ready, in the order of api.Reasons.
 func (h *health) reasons() []api.Reason {
-	away := h.outage.lasts()
+	away, held := h.outage.lasts(), reasonsOf(h.guard.hold())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var old *postgres.OldBinaryError
 	holds := map[api.Reason]bool{
-		api.Starting:        !h.started && !h.stopping,
+		api.Starting:        !h.started && !h.stopping && len(held) == 0, // a start that is held is told as that
 		api.Stopping:        h.stopping,
 		api.Unreachable:     away,
 		api.Unobserved:      h.started && !away && time.Since(h.observed) >= h.fresh,
-		api.Unfinalized:     h.unfinalized,
 		api.SchemaTooOld:    h.schema != nil && !errors.As(h.schema, &old),
 		api.BinaryTooOld:    errors.As(h.schema, &old),
 		api.ConsumersFailed: h.unfit,
+	}
+	for _, r := range held {
+		holds[r] = true
 	}
 	return slices.DeleteFunc(api.Reasons(), func(r api.Reason) bool { return !holds[r] })
 }

@@ -12,6 +12,17 @@ type life struct {
 	lost    []postgres.Deed // the losses to retention
 	skipped []postgres.Deed // the holes that an operator moved it over
 	dropped []int64         // the events that were set aside and then given up
+	// restored is the last restore that was finalized: the present epoch began then, at its head.
+	restored *postgres.Deed
+}
+
+// begin is the last number that the consumer has no job for in the present epoch: where it started, or where that
+// epoch did; nil when neither is recorded.
+func (l life) begin() *int64 {
+	if l.restored != nil {
+		return l.restored.Details.Head
+	}
+	return l.start
 }
 
 // span is a name that a consumer had until it had passed the number through.
@@ -38,6 +49,19 @@ func lives(deeds []postgres.Deed) map[string]life {
 			l := all[d.Subject]
 			l.lost = append(l.lost, d)
 			all[d.Subject] = l
+		case postgres.RestoreFinalized:
+			for _, moved := range d.Details.Cursors { // also those that were made before there was an audit
+				for _, n := range moved.Named {
+					if _, known := all[n.Name]; !known {
+						all[n.Name] = life{}
+					}
+				}
+			}
+			for name, l := range all {
+				// What was told of numbers of before may be about other events now.
+				l.restored, l.lost, l.skipped, l.dropped = &d, nil, nil, nil
+				all[name] = l
+			}
 		case postgres.ConsumerRetired:
 			delete(all, d.Subject)
 		case postgres.ConsumerSkipped:
@@ -49,6 +73,7 @@ func lives(deeds []postgres.Deed) map[string]life {
 			l.dropped = append(l.dropped, d.Details.Seq)
 			all[d.Subject] = l
 		case postgres.QuarantineRetried: // it has its jobs
+		case postgres.EnvironmentChanged, postgres.Relocated: // nobody lost an event or a place
 		}
 	}
 	return all

@@ -40,9 +40,12 @@ func (e *Engine) maintain(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			if e.guard.hold() != nil {
+				continue // what is gone no finalize brings back
+			}
 			expired.record(ctx, retention.drop(ctx))
 		case <-e.fill:
-			if time.Since(last) < fillInterval {
+			if e.guard.hold() != nil || time.Since(last) < fillInterval {
 				continue // the next round asks again
 			}
 		}

@@ -20,6 +20,7 @@ func MigrateOptions(cfg *config.Config) postgres.MigrateOptions {
 		PartitionsAhead: cfg.Sync.PartitionsAhead,
 		Retention:       cfg.Sync.EventRetention,
 		Environment:     cfg.Database.Environment,
+		Unguarded:       !cfg.Database.Guarded(),
 		JobsSchema:      cfg.Jobs.Schema,
 		JobsMigrate:     cfg.Jobs.Migrate,
 

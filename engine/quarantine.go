@@ -30,6 +30,9 @@ func (e *Engine) RetryQuarantined(ctx context.Context, consumer string, seq int6
 		if c.Name != consumer {
 			continue
 		}
+		if err := e.mayWork(ctx); err != nil {
+			return Settled{}, err // the jobs would be of a history that is over
+		}
 		settled, err := e.store.RetryQuarantined(ctx, c, seq, by)
 		if settled.Jobs > 0 {
 			e.inserter.Inserted(c.Job.Queue)

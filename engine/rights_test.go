@@ -20,7 +20,7 @@ import (
 )
 
 // live is everything that the role of the app does: it checks the schema, makes partitions and cursors, appends,
-// runs rounds that insert by either way and record a loss, works out the state, explains an event, drops old partitions, and compares.
+// runs rounds that insert by either way and record a loss, works out the state, explains an event, drops old partitions, verifies the audit, and compares.
 func live(ctx context.Context, t *testing.T, db *enginetest.DB) error {
 	t.Helper()
 	many := make([]string, 40)
@@ -72,6 +72,9 @@ func live(ctx context.Context, t *testing.T, db *enginetest.DB) error {
 		return err
 	}
 	if _, err := e.Why(ctx, 1, engine.WhyOptions{}); err != nil {
+		return err
+	}
+	if _, err := engine.VerifyAudit(ctx, cfg, nil); err != nil {
 		return err
 	}
 	if _, err := e.Compare(ctx, nil); err != nil {

@@ -46,20 +46,30 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 		return err
 	}
 	defer end()
+	if !e.config.Database.Guarded() {
+		e.options.logger.WarnContext(ctx, "restore guard is off: after a restore or a failover that lost commits, events are skipped and numbers used twice without a word")
+	}
+	defer e.show(ctx, role)()
 	if role == RoleAPI {
+		if err := e.guard.check(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil // told to stop while starting
+			}
+			return err
+		}
 		e.tell(func(h *health) { h.started = true })
 		e.options.logger.InfoContext(ctx, "engine started", "role", string(role))
 		<-ctx.Done()
 		return nil
 	}
-	if err := e.Prepare(ctx); err != nil {
+	if err := e.admitted(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop while starting
 		}
 		return err
 	}
 	e.lookAgain() // there are cursors now
-	runner := consumer.NewRunner(notifying{e}, e.runnable(), e.waker(ctx), e.options.logger, e.options.observe)
+	runner := consumer.NewRunner(notifying{e}, e.runnable(), freely{e.waker(ctx), e.guard, e.deaf}, e.options.logger, e.options.observe)
 	runner.Start(context.WithoutCancel(ctx))
 	e.tell(func(h *health) { h.started = true })
 	e.options.logger.InfoContext(ctx, "engine started", "role", string(role), "consumers", len(e.config.Consumers))
@@ -77,6 +87,20 @@ func (e *Engine) Run(ctx context.Context, role Role) error {
 	err = e.stop(ctx, runner)
 	maintenance.Wait()
 	return errors.Join(failure, err)
+}
+
+// admitted prepares as soon as the guard lets it, however long that takes: the process stays, says why it is not ready,
+// and needs no restart once somebody has finalized the restore.
+func (e *Engine) admitted(ctx context.Context) error {
+	for {
+		err := e.Prepare(ctx)
+		if _, held := errors.AsType[*HeldError](err); !held {
+			return err
+		}
+		if err := e.guard.wait(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // stop ends the runner within the budget. The last part of it is left for rolling back.
@@ -98,9 +122,13 @@ func (e *Engine) stop(ctx context.Context, runner *consumer.Runner) error {
 
 // Prepare does what must hold before the first round: every recipient rule fits the database, partitions
 // are made ahead and each consumer has a cursor, at the head when it is new. Run prepares by itself;
-// doing it before lets the caller know where the consumers start.
+// doing it before lets the caller know where the consumers start. On a database that the engine may not work it
+// changes nothing and returns a *HeldError.
 func (e *Engine) Prepare(ctx context.Context) error {
 	e.fix()
+	if err := e.mayWork(ctx); err != nil {
+		return err
+	}
 	problems, err := e.checkRules(ctx)
 	if err != nil {
 		return err
@@ -108,10 +136,6 @@ func (e *Engine) Prepare(ctx context.Context) error {
 	if err := problems.Err(); err != nil {
 		e.tell(func(h *health) { h.unfit = true })
 		return err
-	}
-	if e.config.Database.Guarded() && !e.store.ReadsIdentity() {
-		e.options.logger.WarnContext(ctx, "restore guard is blind: this role may not read the identity of the server; "+
-			"run `engine migrate up --bootstrap`, or grant EXECUTE on pg_control_system(), pg_current_wal_lsn() and pg_walfile_name(pg_lsn)")
 	}
 	if err := e.makePartitions(ctx); err != nil {
 		return err
@@ -141,6 +165,24 @@ func (e *Engine) runnable() []consumer.Consumer {
 	return list
 }
 
+// show makes a connection of its own that shows that this engine runs, where no listener does: a restore is not
+// finalized under it. The function that it returns ends the connection.
+func (e *Engine) show(ctx context.Context, role Role) (end func()) {
+	if role != RoleAPI && e.config.Sync.Notifies() {
+		return func() {} // the listener shows it
+	}
+	database := e.config.Database
+	showing, cancel := context.WithCancel(ctx)
+	var present sync.WaitGroup
+	present.Go(func() {
+		_ = freely{postgres.Waker{
+			URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+			Present: database.Schema, Deaf: true,
+		}, e.guard, func() {}}.Run(showing, func() {}) // ends with its context alone
+	})
+	return func() { cancel(); present.Wait() }
+}
+
 // waker listens on a connection of its own, unless sync.notify is off.
 func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	if !e.config.Sync.Notifies() {
@@ -150,7 +192,11 @@ func (e *Engine) waker(ctx context.Context) consumer.Waker {
 	listening, hearing := true, true
 	return postgres.Waker{
 		URL: database.Listen().Reveal(), Backoff: e.config.Consumer.PollInterval, BackoffCap: database.ListenReconnectBackoffCap,
+		Present: database.Schema,
 		Changed: func(err error) {
+			if err == nil {
+				_ = e.guard.check(ctx) // before the consumers are woken; else the timer finds it, and each round
+			}
 			e.signals.Listens(err == nil)
 			switch {
 			case err != nil && listening && e.outage.begins(ctx): // told once for the whole process

@@ -121,7 +121,7 @@ func TestQuarantineRetryRefusals(t *testing.T) {
 	retry("pusch", 3, `consumer "pusch" is not declared in consumers.yaml (did you mean "push"?)`)
 	retry("push", 4, `event 4 of consumer "push" is not in quarantine`)
 	db.Exec(t, `UPDATE bothy.instance SET pg_timeline_id = 99, pg_system_identifier = 7`)
-	retry("push", 3, "finalize the restore first")
+	retry("push", 3, "engine restore finalize")
 	db.Exec(t, `UPDATE bothy.instance SET pg_timeline_id = NULL, pg_system_identifier = NULL`)
 	db.Exec(t, `UPDATE bothy.event_consumer_cursors SET last_seq = 5`) // the cursor went back: a round will see event 6 again
 	retry("push", 6, "the cursor is at 5, so a round will decide the event: drop it here")

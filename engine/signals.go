@@ -70,7 +70,13 @@ func (e *Engine) pages() api.Options {
 // measure makes the metrics and what is known of the process's health.
 func (e *Engine) measure() error {
 	e.outage = &outage{reach: e.store.Reach, logger: e.options.logger}
-	e.health = &health{outage: e.outage, fresh: e.fresh(), observed: time.Now()}
+	e.guard = &guard{
+		recognize: e.store.Recognize, aside: e.store.RecognizeAside, rest: e.store.Rest,
+		told: func() { e.page.Changed() },
+		on:   e.config.Database.Guarded(), environment: e.config.Database.Environment,
+		logger: e.options.logger, changed: make(chan struct{}),
+	}
+	e.health = &health{outage: e.outage, guard: e.guard, fresh: e.fresh(), observed: time.Now()}
 	digest, err := configDigest(e.config)
 	if err != nil {
 		return err
@@ -201,6 +207,10 @@ func (e *Engine) watch(ctx context.Context) {
 			next.Reset(observeRetry)
 			continue
 		}
+		if e.guard.hold() != nil {
+			next.Reset(observeRetry) // somebody is putting it right, and waits for the engine
+			continue
+		}
 		if time.Since(checked) >= schemaInterval {
 			checked = time.Now()
 			e.lookAtSchema(ctx)
@@ -220,6 +230,14 @@ func (e *Engine) lookAgain() {
 
 // look asks once where the log and the consumers stand.
 func (e *Engine) look(ctx context.Context) error {
+	if err := e.guard.check(ctx); err != nil {
+		return err
+	}
+	if e.guard.hold() != nil {
+		e.outage.ends(ctx)
+		e.tell(func(h *health) { h.observed = time.Now() })
+		return nil //nolint:nilerr // it answered; where the consumers stand in another history says nothing
+	}
 	before := time.Now()
 	o, err := e.store.Observe(ctx)
 	if err != nil {
@@ -233,9 +251,7 @@ func (e *Engine) look(ctx context.Context) error {
 	}
 	e.signals.Observed(seen)
 	e.page.Observed(after, e.known.observed(after, o))
-	e.tell(func(h *health) {
-		h.observed, h.unfinalized = after, e.config.Database.Guarded() && !o.Finalized()
-	})
+	e.tell(func(h *health) { h.observed = after })
 	return nil
 }
 
@@ -267,11 +283,14 @@ func mayBeOutage(errorType string) bool {
 	}
 }
 
-// note counts a round, and finds out whether the database is gone when one fails.
+// note counts a round, and finds out whether the database is gone when one fails, or another one than it was.
 func (e *Engine) note(ctx context.Context, name string, o *consumer.Outcome, took time.Duration) {
 	switch {
 	case o.End.Failure == consumer.FailureError && mayBeOutage(o.ErrorType()):
 		o.Outage = e.outage.begins(ctx)
+	case o.End.Name == endUnfinalized && !o.Held:
+		o.Held = true          // the guard tells it, once for all consumers
+		_ = e.guard.check(ctx) // else the next look finds it
 	case o.Head > 0:
 		e.outage.ends(ctx)
 	}

@@ -15,6 +15,7 @@ import (
 	"example.com/bothy/definitions"
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/diagram"
+	"example.com/bothy/engine/finalize"
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/problem"
 )
@@ -34,7 +35,9 @@ type TableReport struct {
 }
 
 // vocabularies are what the tables of this program may say, one for each machine.
-func vocabularies() []machine.Vocabulary { return []machine.Vocabulary{consumer.Vocabulary()} }
+func vocabularies() []machine.Vocabulary {
+	return []machine.Vocabulary{consumer.Vocabulary(), finalize.Vocabulary()}
+}
 
 // CheckTables proves the tables that this binary carries and plays their cases.
 func CheckTables() TableReport { return report(checkEmbedded()) }
@@ -63,7 +66,7 @@ func report(r machine.Report) TableReport {
 
 func checkEmbedded() machine.Report {
 	var sources []machine.Source
-	for _, given := range []func() (string, []byte){definitions.Round, definitions.RoundCases} {
+	for _, given := range []func() (string, []byte){definitions.Round, definitions.RoundCases, definitions.Restore, definitions.RestoreCases} {
 		file, text := given()
 		sources = append(sources, machine.Source{File: file, Text: text})
 	}
@@ -150,43 +153,72 @@ func readTable(name string) ([]byte, *problem.Problem) {
 	return text, nil
 }
 
-// RoundReference is the page docs/reference/round.md: the round table path by path.
-func RoundReference() ([]byte, error) {
-	m, err := provenRound()
-	if err != nil {
-		return nil, err
-	}
-	file, text := definitions.RoundCases()
-	return machine.Page(m, machine.Source{File: file, Text: text}), nil
+// shown is a table that pages are made of, with its cases.
+type shown struct {
+	table func() (*machine.Machine, problem.List)
+	cases func() (string, []byte)
 }
 
+var (
+	shownRound   = shown{Table, definitions.RoundCases}
+	shownRestore = shown{RestoreTable, definitions.RestoreCases}
+)
+
+// RoundReference is the page docs/reference/round.md: the round table path by path.
+func RoundReference() ([]byte, error) { return shownRound.reference() }
+
 // RoundPicture is docs/reference/round.svg: the round table as a picture.
-func RoundPicture() ([]byte, error) {
-	m, err := provenRound()
-	if err != nil {
+func RoundPicture() ([]byte, error) { return shownRound.picture() }
+
+// RoundExplained is the page docs/round.md with what is generated in it made anew: page is its text.
+func RoundExplained(page []byte) ([]byte, error) { return shownRound.explained(page) }
+
+// RestoreReference is the page docs/reference/restore.md: the restore table path by path.
+func RestoreReference() ([]byte, error) { return shownRestore.reference() }
+
+// RestorePicture is docs/reference/restore.svg: the restore table as a picture.
+func RestorePicture() ([]byte, error) { return shownRestore.picture() }
+
+// RestoreExplained is the page docs/restore.md with what is generated in it made anew: page is its text.
+func RestoreExplained(page []byte) ([]byte, error) { return shownRestore.explained(page) }
+
+func (s shown) source() machine.Source {
+	file, text := s.cases()
+	return machine.Source{File: file, Text: text}
+}
+
+func (s shown) reference() ([]byte, error) {
+	m, problems := s.table()
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	return machine.Page(m, s.source()), nil
+}
+
+func (s shown) picture() ([]byte, error) {
+	m, problems := s.table()
+	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 	return diagram.Draw(m, diagram.SVG)
 }
 
-// RoundExplained is the page docs/round.md with what is generated in it made anew: page is its text.
-func RoundExplained(page []byte) ([]byte, error) {
-	m, err := provenRound()
-	if err != nil {
+func (s shown) explained(page []byte) ([]byte, error) {
+	m, problems := s.table()
+	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 	picture, err := diagram.Draw(m, diagram.Mermaid)
 	if err != nil {
 		return nil, err
 	}
-	file, text := definitions.RoundCases()
 	paths, _ := m.Paths()
 	whole := slices.DeleteFunc(paths, machine.Path.BreaksOff)
 	page, err = between(page, "diagram", "```mermaid\n"+string(picture)+"```\n")
 	if err != nil {
 		return nil, err
 	}
-	return between(page, "paths", machine.PathTable(whole, m.CaseNames(machine.Source{File: file, Text: text})))
+	return between(page, "paths", machine.PathTable(whole, m.CaseNames(s.source())))
 }
 
 // between puts text between the two comments of a page that hold the place of what is generated.
@@ -198,9 +230,4 @@ func between(page []byte, name, text string) ([]byte, error) {
 		return nil, fmt.Errorf("the page has no place for %s: the lines %q and %q", name, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
 	return []byte(before + begin + "\n" + text + "\n" + end + after), nil
-}
-
-func provenRound() (*machine.Machine, error) {
-	m, problems := Table()
-	return m, problems.Err()
 }

@@ -114,8 +114,17 @@ var rooms = map[string]wall{
 		reason: "draws tables; what they are about is not its business",
 		only:   []string{"cmp", "fmt", "slices", "strings", house + "/engine/machine"},
 	},
+	"engine/finalize": {
+		reason:    "runs the restore table over a store; no statement and no file is its own",
+		never:     []string{modPGX, modRiver, modSQL, modGoose, modCobra, house + "/engine/config", house + "/engine/postgres", house + "/engine/consumer"},
+		notItself: []string{modFSM, modYAML},
+	},
 	"engine/enginetest": {
 		reason: "fixtures for tests below the commands",
+		never:  []string{house + "/cmd", modCobra},
+	},
+	"engine/enginetest/cluster": {
+		reason: "whole servers for tests below the commands",
 		never:  []string{house + "/cmd", modCobra},
 	},
 	"engine/expect": {
@@ -154,6 +163,12 @@ var rooms = map[string]wall{
 			"unicode", "unicode/utf8", house + "/engine/problem",
 		},
 	},
+	"engine/restore": {
+		reason: "pure: what a restore means, as values; no statement, no table of steps, no clock",
+		only: []string{
+			"bytes", "encoding/hex", "encoding/json", "errors", "fmt", "io", "strconv", "time", house + "/engine/round",
+		},
+	},
 	"engine/simulate": {
 		reason: "runs the real rounds on a model of the database, so that a seed decides everything: no database, no queue",
 		never:  []string{modPGX, modRiver, modSQL, modGoose, house + "/engine/postgres", house + "/engine/jobs", house + "/engine/config"},
@@ -168,6 +183,10 @@ var rooms = map[string]wall{
 	"engine/telemetry": {
 		reason: "values and names are handed to it; it asks no database and runs no round",
 		never:  []string{modPGX, modRiver, modSQL, modGoose, modFSM, modYAML, modCobra, house + "/engine/consumer", house + "/engine/config", house + "/engine/postgres"},
+	},
+	"engine/restored": {
+		reason: "tests alone: real servers that are restored under the engine",
+		only:   []string{},
 	},
 	"engine/riverpage": {
 		reason: "River UI and nothing else: only `engine dev` carries it",
@@ -194,7 +213,7 @@ var ownedModules = []struct {
 	{
 		modPGX,
 		[]string{
-			"engine/postgres", "engine/jobs", "engine/riverpage", "engine/producer", "engine/devdb", "engine/enginetest", "cmd/engine",
+			"engine/postgres", "engine/jobs", "engine/riverpage", "engine/producer", "engine/devdb", "engine/enginetest", "engine/enginetest/cluster", "cmd/engine",
 			"docs/examples/shop", "docs/examples/worker", "cmd/bench",
 			"engine", // passes on a tracer of the caller's
 		},
@@ -206,7 +225,7 @@ var ownedModules = []struct {
 		"one room inserts jobs and one migrates; nobody else knows the queue",
 	},
 	{house + "/engine/riverpage", []string{"cmd/engine"}, "a program of a user must not carry River UI"},
-	{house + "/engine/enginetest", nil, "fixtures are for tests; no program carries them"},
+	{house + "/engine/enginetest", []string{"engine/enginetest/cluster"}, "fixtures are for tests; no program carries them"},
 }
 
 // packageFacts is what `go list` says of one package.

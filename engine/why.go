@@ -34,6 +34,7 @@ const (
 	VerdictTypes       Verdict = "types"        // the consumer is not for events of this type
 	VerdictNobody      Verdict = "nobody"       // the rule gives no recipient
 	VerdictBeforeStart Verdict = "before_start" // the consumer began later
+	VerdictRestored    Verdict = "restored"     // a restore was finalized after it: its history ended
 	VerdictNoCursor    Verdict = "no_cursor"    // it never ran, and will begin later
 	VerdictLost        Verdict = "lost"         // retention removed the event before the consumer reached it
 	VerdictSkipped     Verdict = "skipped"      // the event is missing, and an operator moved the consumer over it

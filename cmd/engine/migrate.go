@@ -40,13 +40,18 @@ everything for somebody who may.
 
 A consumer that got another name in the file would begin at the head of the log and miss what the old name has
 still to see. So while a cursor has no consumer in the file, up lets no new name in and exits with 1: run
-engine consumers rename OLD NEW for one that was renamed, or up --new-consumers when none was.`,
+engine consumers rename OLD NEW for one that was renamed, or up --new-consumers when none was.
+
+database.environment is written to a database that has none. One that has another may be a copy of production: no
+engine with this configuration works it. For a copy there is engine restore finalize --force, which also ends its
+history. up --new-environment only calls the installation as the file says, and records that in the audit.`,
 		Example: `  engine migrate up
   engine migrate up --bootstrap --config production.yaml`,
 		Args: arguments(),
 	}
 	path := configFlag(cmd)
 	newConsumers := cmd.Flags().Bool("new-consumers", false, "let new names in although a cursor has no consumer: they are no old ones renamed")
+	newEnvironment := cmd.Flags().Bool("new-environment", false, "write database.environment over another one that the database has")
 	bootstrap := cmd.Flags().Bool("bootstrap", false, "create missing roles and grant what only an administrator may")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := loadConfig(cmd, *path, env)
@@ -54,7 +59,7 @@ engine consumers rename OLD NEW for one that was renamed, or up --new-consumers 
 			return err
 		}
 		options := engine.MigrateOptions(cfg)
-		options.Bootstrap, options.NewConsumers = *bootstrap, *newConsumers
+		options.Bootstrap, options.NewConsumers, options.NewEnvironment = *bootstrap, *newConsumers, *newEnvironment
 		options.Log = func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
 		report, err := postgres.Migrate(cmd.Context(), options)
 		if err != nil {
@@ -89,7 +94,7 @@ func printReport(cmd *cobra.Command, report postgres.Report) {
 		}
 	}
 	if len(report.Missing) > len(stops) {
-		fmt.Fprintln(stderr, "the engine runs without this, and cannot notice that the database was restored:")
+		fmt.Fprintln(stderr, "database.restore_guard is off; it could not be turned on without this:")
 		for _, n := range report.Missing {
 			if !n.Stops {
 				fmt.Fprintf(stderr, "    %s\n", n.Do)

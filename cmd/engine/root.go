@@ -124,6 +124,8 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 		consumersCommand(env),
 		whyCommand(env),
 		doctorCommand(env),
+		auditCommand(env),
+		restoreCommand(env),
 		postgresCommand(),
 		versionCommand(),
 	)

@@ -37,20 +37,25 @@ func pages() []page {
 		{"consumers.schema.json", func(string) ([]byte, error) { return config.Schema() }},
 		{"problems.md", problems},
 		{"round.md", func(string) ([]byte, error) { return engine.RoundReference() }},
-		{"../round.md", explained},
+		{"restore.md", func(string) ([]byte, error) { return engine.RestoreReference() }},
+		{"restore.svg", func(string) ([]byte, error) { return engine.RestorePicture() }},
+		{"../restore.md", explained("restore.md", engine.RestoreExplained)},
+		{"../round.md", explained("round.md", engine.RoundExplained)},
 		{"../signals.md", func(string) ([]byte, error) { return telemetry.Page(), nil }},
 		{"round.svg", func(string) ([]byte, error) { return engine.RoundPicture() }},
 		{"tests.md", func(string) ([]byte, error) { return expect.Reference(), nil }},
 	}
 }
 
-// explained is docs/round.md, of which the picture and the paths are generated.
-func explained(root string) ([]byte, error) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "round.md"))
-	if err != nil {
-		return nil, err
+// explained is a page of docs of which the picture and the paths of a table are generated.
+func explained(name string, fill func(page []byte) ([]byte, error)) func(root string) ([]byte, error) {
+	return func(root string) ([]byte, error) {
+		page, err := os.ReadFile(filepath.Join(root, "docs", name))
+		if err != nil {
+			return nil, err
+		}
+		return fill(page)
 	}
-	return engine.RoundExplained(page)
 }
 
 func main() {

@@ -28,6 +28,7 @@ func check(cfg *Config, tree *document.Tree) {
 	c.ages()
 	c.pool()
 	c.partition()
+	c.restored()
 	for i := range cfg.Consumers {
 		c.types(i)
 		c.targets(i)
@@ -95,6 +96,25 @@ func (c *checker) urls() {
 			c.Warn(u.path, "odd-parameter", fmt.Sprintf("%s has a parameter that is not known and looks like %s; the server would be asked to set it", u.path, near),
 				fmt.Sprintf("did you mean %q?", near))
 		}
+	}
+}
+
+// restored refuses one column of a table twice, unless each entry speaks of rows of its own.
+func (c *checker) restored() {
+	first := map[RestoreCursor]string{}
+	for i, cursor := range c.cfg.Restore.Cursors {
+		entry := "restore.cursors[" + strconv.Itoa(i) + "]"
+		path := entry + ".table"
+		if !c.Sound(path) || !c.Sound(entry+".column") {
+			continue
+		}
+		key := RestoreCursor{Table: cursor.Table, Column: cursor.Column, Where: cursor.Where}
+		if before, known := first[key]; known {
+			c.Refuse(path, "duplicate-cursor", fmt.Sprintf("%s names the rows that another entry names: %s, column %s", entry, c.Quoted(path), cursor.Column),
+				"remove one of the two, or give each its own where", before)
+			continue
+		}
+		first[key] = path
 	}
 }
 

@@ -32,6 +32,7 @@ type Config struct {
 	Shutdown  Shutdown   `yaml:"shutdown" since:"0.1" doc:"How the engine stops."`
 	HTTP      HTTP       `yaml:"http" since:"0.1" doc:"What the engine serves over HTTP: its health and its metrics."`
 	Log       Log        `yaml:"log" since:"0.1" doc:"What the engine writes about itself."`
+	Restore   Restore    `yaml:"restore" since:"0.1" doc:"What engine restore finalize does with what is not the engine's own."`
 	Consumers []Consumer `yaml:"consumers" validate:"required,min=1,max=5000,dive" since:"0.1" doc:"The consumers of the event log, each with a cursor of its own."`
 
 	tree *document.Tree
@@ -45,8 +46,8 @@ type Database struct {
 	AdminURL                  Secret        `yaml:"admin_url" validate:"omitempty,database_url" since:"0.1" doc:"The connection of commands that change the schema. Absent: url."`
 	ListenURL                 Secret        `yaml:"listen_url" validate:"omitempty,database_url" since:"0.1" doc:"A direct connection for LISTEN, where url goes through a transaction-mode pooler. Absent: url."`
 	Schema                    string        `yaml:"schema" default:"bothy" validate:"schema_name" since:"0.1" doc:"The schema of the engine's own tables."`
-	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether rounds stop when the database is no longer the one whose history the cursors follow."`
-	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. It is compared with the one that the database holds."`
+	RestoreGuard              string        `yaml:"restore_guard" default:"on" validate:"oneof=on off" since:"0.1" doc:"Whether the engine does no work while the database is not the one whose history the cursors follow, or that cannot be read. Turn it off only where a failover loses no committed transaction: after any other, or a restore, events are skipped and numbers are used twice without a word."`
+	Environment               string        `yaml:"environment" validate:"omitempty,label" since:"0.1" doc:"A label of this installation, such as production. A migration writes it to a database that has none; with another one there the engine does no work, since it may be a copy or the wrong database."`
 	Roles                     Roles         `yaml:"roles" since:"0.1" doc:"The database roles that grants are made for."`
 	StatementTimeout          time.Duration `yaml:"statement_timeout" default:"30s" validate:"min=100ms,max=1h" since:"0.1" doc:"The longest that one statement may run."`
 	LockTimeout               time.Duration `yaml:"lock_timeout" default:"5s" validate:"min=10ms,max=1h" since:"0.1" doc:"The longest that one statement may wait for a lock."`
@@ -126,6 +127,19 @@ type HTTP struct {
 type Log struct {
 	Level  string `yaml:"level" default:"info" validate:"oneof=debug info warn error" since:"0.1" doc:"The mildest level that is written."`
 	Format string `yaml:"format" default:"text" validate:"oneof=text json" since:"0.1" doc:"Lines for people, or one JSON object per line."`
+}
+
+// Restore says what finalizing a restore does beyond the engine's own tables.
+type Restore struct {
+	Cursors []RestoreCursor `yaml:"cursors" validate:"omitempty,min=1,max=100,dive" since:"0.1" doc:"Your own tables that hold positions in the event log: finalizing a restore moves them to the head, in the same transaction as those of the engine."`
+	Jobs    string          `yaml:"jobs" default:"cancel" validate:"oneof=cancel keep" since:"0.1" doc:"What happens to restored jobs of the engine's that are not finished. Their events lie before the restore point, and a worker may have done the work after it: cancel cancels them, keep leaves them to workers that compare the epoch of a job."`
+}
+
+// RestoreCursor is one table with positions in the log.
+type RestoreCursor struct {
+	Table  string `yaml:"table" validate:"required,table_name" since:"0.1" doc:"The table, with its schema."`
+	Column string `yaml:"column" validate:"required,column_name" since:"0.1" doc:"The column that holds the number of the last event. A NULL in it is left alone."`
+	Where  string `yaml:"where" validate:"omitempty,condition" since:"0.1" doc:"A SQL condition on the rows that hold such a position. Absent: all rows."`
 }
 
 // Consumer is one entry of consumers. Batch, PollInterval, PendingAlertAfter and MaxJobsPerRound hold the effective values:

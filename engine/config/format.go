@@ -97,6 +97,24 @@ var formats = map[string]document.Format{
 		Fix:     "write HOST:PORT, such as 127.0.0.1:9464, or :9464 for every interface",
 		Trouble: listenAddress,
 	},
+	"table_name": {
+		Code: "bad-table", Example: "public.search_index_state",
+		Pattern: `^[A-Za-z_][A-Za-z0-9_$]{0,62}\.[A-Za-z_][A-Za-z0-9_$]{0,62}$`,
+		Fix:     "write schema.table, with letters, digits, _ and $, as PostgreSQL stores the names",
+		Trouble: tableName,
+	},
+	"column_name": {
+		Code: "bad-column", Example: "last_seq",
+		Pattern: `^[A-Za-z_][A-Za-z0-9_$]{0,62}$`,
+		Fix:     "write up to 63 letters, digits, _ and $, as PostgreSQL stores the name",
+		Trouble: sqlName,
+	},
+	"condition": {
+		Code: "bad-condition", Example: "kind = 'events'",
+		Pattern: `^[^;]+$`,
+		Fix:     "write what would stand after WHERE",
+		Trouble: condition,
+	},
 	"admin_token": {
 		Code: "bad-token", Example: "${BOTHY_ADMIN_TOKEN}",
 		Fix:     "write a variable that holds 16 to 256 letters, digits and signs, such as what openssl rand -hex 32 prints",
@@ -171,6 +189,55 @@ func riverSchema(text string) (why, fix string) {
 		return "a name that PostgreSQL keeps for itself", "name the schema that holds river_job"
 	}
 	return shaped(text, 1, 63, lower+upper+"_", lower+upper+number+"_", "")
+}
+
+// sqlName is a name as it stands in the catalog: it is quoted wherever it is used.
+func sqlName(text string) (why, fix string) {
+	return shaped(text, 1, 63, lower+upper+"_", lower+upper+number+"_$", "")
+}
+
+func tableName(text string) (why, fix string) {
+	schema, table, qualified := strings.Cut(text, ".")
+	if !qualified {
+		return "without a schema", "write schema.table: a search path must not decide which table is changed"
+	}
+	if strings.HasPrefix(schema, "pg_") || schema == "information_schema" {
+		return "in a schema that PostgreSQL keeps for itself", "name a table of your own"
+	}
+	if why, fix = sqlName(schema); why != "" {
+		return why, fix
+	}
+	return sqlName(table)
+}
+
+// condition takes what stands in parentheses of its own without changing what stands around them.
+func condition(text string) (why, fix string) {
+	depth := 0
+	for _, c := range text {
+		switch {
+		case c == ';':
+			return "which holds a semicolon", "write one condition"
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case unicode.IsControl(c) && !unicode.IsSpace(c):
+			return "which holds a character that cannot be seen", ""
+		}
+		if depth < 0 {
+			return "which closes a parenthesis that it did not open", ""
+		}
+	}
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "which is empty", "write a condition, or remove the key"
+	case depth > 0:
+		return "which opens a parenthesis that it does not close", ""
+	case strings.Contains(text, "--") || strings.Contains(text, "/*"):
+		return "which holds a comment", "write the comment behind a # in this file"
+	default:
+		return "", ""
+	}
 }
 
 func roleName(text string) (why, fix string) {

@@ -13,6 +13,10 @@ import (
 // Kinds lists every kind of problem that a consumers.yaml can have without a look at a database, by code.
 func Kinds() []problem.Kind {
 	kinds := append(document.Kinds(), []problem.Kind{
+		refusal("bad-column", "The name of a column of restore.cursors cannot be one."),
+		refusal("bad-condition", "The condition of restore.cursors cannot stand after WHERE on its own. Only the server can say more."),
+		refusal("bad-table", "A table of restore.cursors is not written as schema.table, or lies where PostgreSQL keeps its own."),
+		refusal("duplicate-cursor", "Two entries of restore.cursors name the same column of the same table. Finalizing would move its rows twice, and count them twice."),
 		refusal("bad-handler", "The name of a handler is not one that a program can register."),
 		refusal("bad-kind", "A kind of job is not one that River takes: a client with a worker for it would not start, and no worker would ever take the job."),
 		refusal("bad-label", "The label of an installation holds a character that is not taken, or is too long."),

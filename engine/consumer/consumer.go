@@ -72,6 +72,9 @@ type Outcome struct {
 	// Outage says that the round failed because the database cannot be reached. Whoever ran it sets this and tells
 	// of it once for all consumers, so the runner says nothing.
 	Outage bool
+	// Held says that no round may run in this process now, or that this one found so. Whoever ran it sets this and
+	// tells of it once for all consumers, so the runner says nothing.
+	Held bool
 	// Blamed are the events of a round that failed, when one of them is the reason.
 	Blamed Numbers
 	// Quarantined is the event that the round set aside, and why; nil when it set none aside.

@@ -70,6 +70,10 @@ func newHealth(c Consumer, logger *slog.Logger) *health {
 // record tells what a round is worth telling. A round that did well is no recovery while events that failed are
 // still open.
 func (h *health) record(ctx context.Context, o Outcome, open bool) {
+	if o.Held {
+		h.ends(ctx, &h.locked)
+		return
+	}
 	if o.End.Log != nil {
 		h.logger.LogAttrs(ctx, level(o.End.Log.Level), o.End.Log.Message, o.attributes(h.name)...) //nolint:sloglint // the table says it
 	}

@@ -78,11 +78,11 @@ func (b *bound) read(ctx context.Context) (string, error) {
 	reading := snapshot.Reading()
 	switch reading {
 	case round.Vanished:
-		b.because = fmt.Errorf("%w: the head is %d, and the log holds nothing after the cursor %d", round.ErrConsumerGap, snapshot.Head, snapshot.Cursor)
+		b.because = fmt.Errorf("%w: the head is %d, and the log holds nothing after the cursor %d; when parts of the database were restored, `engine restore finalize` puts it right", round.ErrConsumerGap, snapshot.Head, snapshot.Cursor)
 	case round.Ahead:
-		b.because = fmt.Errorf("the cursor is at %d, above the head %d: the database went back in time", snapshot.Cursor, snapshot.Head)
+		b.because = fmt.Errorf("the cursor is at %d, above the head %d: the database went back in time: stop the producers and run `engine restore finalize`", snapshot.Cursor, snapshot.Head)
 	case round.Unfinalized:
-		b.because = fmt.Errorf("the database is %s, and the cursors follow %s", snapshot.Current, snapshot.Stored)
+		b.because = fmt.Errorf("the database is %s, and the cursors follow %s: stop the producers and run `engine restore finalize`", snapshot.Current, snapshot.Stored)
 	case round.Some, round.None:
 	}
 	return string(reading), nil

@@ -5,6 +5,7 @@
 //
 //	Find / Fetch -> folder with postgres and initdb
 //	Start        -> <base>/bothy-<uid>/<name>/   lock  data  postgres.log  .s.PGSQL.5432
+//	             a copy of a base backup, where one is given (From), instead of an empty cluster
 //	Stop         -> fast shutdown, then the folder is gone
 //
 // The folder is owned by a lock that the kernel drops when the process dies, however it dies; the next
@@ -43,6 +44,10 @@ type Options struct {
 	// Data is a folder that keeps the database from one Start to the next; it is made when missing.
 	// Empty: the database is removed at Stop.
 	Data string
+	// From is a folder that holds the files of a cluster, such as a base backup: a throwaway server begins with a copy of
+	// them instead of an empty database. Recovery says how.
+	From     string
+	Recovery Recovery
 	// Durable makes a commit survive a crash of the machine. Off, commits are several times faster and
 	// survive only a crash of the process.
 	Durable bool
@@ -123,6 +128,11 @@ func (s *Server) start(ctx context.Context, o Options, m machine) error {
 		return err
 	}
 	major := 0 // any
+	if o.From != "" {
+		if major, err = majorOf(o.From); err != nil {
+			return err
+		}
+	}
 	if o.Data != "" {
 		if s.kept, err = openKept(o.Data, account); err != nil {
 			return err
@@ -135,7 +145,7 @@ func (s *Server) start(ctx context.Context, o Options, m machine) error {
 	if s.bin, err = findOrFetch(ctx, o, m, account, major); err != nil {
 		return err
 	}
-	if err := s.prepare(ctx, account, o.Durable); err != nil {
+	if err := s.prepare(ctx, account, o); err != nil {
 		return err
 	}
 	p, err := s.launch(o, m, account)
@@ -169,13 +179,16 @@ func (s *Server) process() *process {
 }
 
 // prepare makes the cluster when there is none yet.
-func (s *Server) prepare(ctx context.Context, account *account, durable bool) error {
-	if s.kept == nil {
-		s.log = filepath.Join(s.home.dir, logName)
-		return initdb(ctx, s.bin, s.home.data(), account, durable)
+func (s *Server) prepare(ctx context.Context, account *account, o Options) error {
+	if s.kept != nil {
+		s.log = filepath.Join(s.kept.dir, logName)
+		return s.kept.prepare(ctx, s.bin, account, o.Durable)
 	}
-	s.log = filepath.Join(s.kept.dir, logName)
-	return s.kept.prepare(ctx, s.bin, account, durable)
+	s.log = filepath.Join(s.home.dir, logName)
+	if o.From != "" {
+		return copied(ctx, o.From, s.home.data(), o.Recovery, account)
+	}
+	return initdb(ctx, s.bin, s.home.data(), account, o.Durable)
 }
 
 // cluster is the folder that PostgreSQL calls its data directory.
@@ -196,6 +209,9 @@ var reserved = []string{
 func checkOptions(o Options) error {
 	if o.MaxConnections < 0 {
 		return fmt.Errorf("max connections is %d: give a number above 0, or 0 for 100", o.MaxConnections)
+	}
+	if o.From != "" && o.Data != "" {
+		return fmt.Errorf("a server cannot both keep the folder %s and begin with a copy of %s: give one of them", o.Data, o.From)
 	}
 	for name := range o.Settings {
 		for _, r := range reserved {

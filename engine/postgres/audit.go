@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/jackc/pgx/v5"
+
+	"example.com/bothy/engine/restore"
 )
 
 // Action is what was done. The set is closed: the table refuses any other.
@@ -33,7 +35,18 @@ const (
 	QuarantineDropped Action = "quarantine.dropped" // it was given up
 )
 
-// Deed is one row of the audit about a consumer.
+// The actions on the installation. The subject of the deed is its id.
+const (
+	EnvironmentChanged Action = "instance.environment_changed" // its environment was From and became To
+)
+
+// The actions on the installation as a whole.
+const (
+	RestoreFinalized Action = "instance.restore_finalized" // a new epoch began at Head, and every cursor was moved there
+	Relocated        Action = "instance.relocated"         // the identity of another server was stored
+)
+
+// Deed is one row of the audit about a consumer, or one that changed where all of them stand.
 type Deed struct {
 	Seq     int64     // of the audit, from 1, without a gap
 	At      time.Time // the server's clock
@@ -48,12 +61,15 @@ type DeedDetails struct {
 	First   int64  `json:"first,omitempty"`    // the first number that was lost or skipped
 	Last    int64  `json:"last,omitempty"`     // and the last one
 	Head    *int64 `json:"head,omitempty"`     // the head of the log at that moment
-	To      string `json:"to,omitempty"`       // the new name
+	From    string `json:"from,omitempty"`     // the former environment
+	To      string `json:"to,omitempty"`       // the new name, or the new environment
 	Seq     int64  `json:"seq,omitempty"`      // the event that was retried or dropped
 	// Quarantined is how many events were given up with the cursor that was removed.
 	Quarantined int64  `json:"quarantined,omitempty"`
 	Reason      string `json:"reason,omitempty"` // as the person gave it
 	By          string `json:"by,omitempty"`     // the account of the operating system that ran the command
+	// Cursors are those that a finalized restore moved.
+	Cursors []restore.Moved `json:"cursors,omitempty"`
 }
 
 // String says what was done, as the rest of a sentence that begins with the consumer.
@@ -68,6 +84,8 @@ func (d Deed) String() string {
 		return "was retired " + on + ": " + printable(d.Details.Reason)
 	case ConsumerLost:
 		return "lost events to retention " + on
+	case RestoreFinalized, Relocated:
+		return "was restored " + on
 	case ConsumerSkipped:
 		return fmt.Sprintf("was moved over the numbers %d to %d %s: %s", d.Details.First, d.Details.Last, on, printable(d.Details.Reason))
 	default:
@@ -118,10 +136,11 @@ func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, s
 	return seq, failed("append to the audit", err)
 }
 
-// consumerDeeds are all deeds about consumers and about the events that they gave up, in their order.
+// consumerDeeds are all deeds about consumers and about the events that they gave up, and the restores that were
+// finalized, in their order.
 func consumerDeeds(ctx context.Context, conn Querier, schema string) ([]Deed, error) {
 	rows, err := conn.Query(ctx, `SELECT seq, at, action, subject, details FROM `+quote(schema)+`.audit_events
-WHERE action LIKE 'consumer.%' OR action = 'quarantine.dropped' ORDER BY seq`)
+WHERE action LIKE 'consumer.%' OR action IN ('quarantine.dropped', $1) ORDER BY seq`, string(RestoreFinalized))
 	if err != nil {
 		return nil, failed("read the audit", err)
 	}

@@ -165,7 +165,7 @@ func checkCounterRow(ctx context.Context, conn Querier, schema string) error {
 	in := quote(schema) + "."
 	return checkRow(ctx, conn, MissingRowError{
 		Table: in + "event_seq", Holds: "the counter of the event log",
-		Fix: fmt.Sprintf("have the owner run: INSERT INTO %[1]sevent_seq (seq, upper_bound) SELECT greatest((SELECT max(seq) FROM %[1]sevent_log), (SELECT max(last_seq) FROM %[1]sevent_consumer_cursors), 0), coalesce((SELECT max(after) FROM %[1]sevent_log_partitions()), 1)", in),
+		Fix: "stop the producers and run `engine restore finalize`, which makes it from what the log and the cursors know",
 	})
 }
 
@@ -189,8 +189,8 @@ type CounterBehindError struct {
 }
 
 func (e *CounterBehindError) Error() string {
-	return fmt.Sprintf("the event log holds number %d and its counter stands at %d: a restore left them apart, and appending fails until the owner runs: UPDATE %s.event_seq SET seq = %d",
-		e.Highest, e.Counter, quote(e.Schema), e.Highest)
+	return fmt.Sprintf("the event log of schema %q holds number %d and its counter stands at %d: a restore left them apart, and appending fails: stop the producers and run `engine restore finalize`",
+		e.Schema, e.Highest, e.Counter)
 }
 
 // checkCounter refuses a log with events above its counter.

@@ -303,7 +303,7 @@ func moveQuarantine(ctx context.Context, tx pgx.Tx, schema, name string, step Cu
 		_, err = tx.Exec(ctx, `UPDATE `+table+` SET consumer = $2 WHERE consumer = $1`, name, step.Details.To)
 	case ConsumerRetired:
 		_, err = tx.Exec(ctx, `DELETE FROM `+table+` WHERE consumer = $1`, name)
-	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped:
+	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped, EnvironmentChanged, RestoreFinalized, Relocated:
 	}
 	return failed("move what the consumer has set aside", err)
 }
@@ -329,7 +329,7 @@ func applyStep(ctx context.Context, tx pgx.Tx, schema, name string, step CursorS
 		statement, args = `UPDATE `+table+` SET name = $2 WHERE name = $1`, append(args, step.Details.To)
 	case ConsumerRetired:
 		statement = `DELETE FROM ` + table + ` WHERE name = $1`
-	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped:
+	case ConsumerCreated, ConsumerLost, ConsumerSkipped, QuarantineRetried, QuarantineDropped, EnvironmentChanged, RestoreFinalized, Relocated:
 		return fmt.Errorf("no cursor is made or moved here: %s", step.Action)
 	default:
 		return fmt.Errorf("a cursor knows no action %q", step.Action)

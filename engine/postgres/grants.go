@@ -22,7 +22,7 @@ type right struct {
 type Need struct {
 	Do    string // the statement to run, or what else to do
 	Role  string // who lacks it; empty when it is no right
-	Stops bool   // the engine cannot start without it; else only its restore guard is blind
+	Stops bool   // the engine does no work without it; else it is for a restore guard that is off
 }
 
 // need is a right as somebody who lacks it sees it.
@@ -48,7 +48,7 @@ const (
 func rights(schema, app string, producers []string) []right {
 	in := func(name string) string { return quote(schema) + "." + name }
 	all := []right{{"SCHEMA", quote(schema), "USAGE", app}}
-	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events", "event_quarantine", "event_log_hold"} {
+	for _, table := range []string{"schema_migration", "instance", "event_seq", "event_log", "event_consumer_cursors", "audit_events", "audit_seq", "event_quarantine", "event_log_hold"} {
 		all = append(all, right{"TABLE", in(table), "SELECT", app})
 	}
 	all = append(all, right{"TABLE", in("event_consumer_cursors"), "INSERT, UPDATE", app})
@@ -83,7 +83,7 @@ func jobsRights(schema, app string) []right {
 // identityRights read which server this is. PUBLIC has them unless the server was hardened.
 func identityRights(app string) []right {
 	var all []right
-	for _, function := range []string{"pg_control_system()", "pg_current_wal_lsn()", "pg_walfile_name(pg_lsn)"} {
+	for _, function := range identityFunctions {
 		all = append(all, right{"FUNCTION", "pg_catalog." + function, "EXECUTE", app})
 	}
 	return all
@@ -154,7 +154,7 @@ func (m *migrator) grant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.grantOrReport(ctx, lacking, m.o.Bootstrap, false)
+	return m.grantOrReport(ctx, lacking, m.o.Bootstrap, !m.o.Unguarded)
 }
 
 // grantJobs gives the app its rights on River's tables when they are ours to give.

@@ -2,11 +2,26 @@
 
 package postgres
 
-// sqlMayReadIdentity tells whether this role may call what reads the identity. Hardened servers revoke
-// these functions, and a refused call would abort the round.
-const sqlMayReadIdentity = `SELECT has_function_privilege('pg_catalog.pg_control_system()', 'execute')
-	AND has_function_privilege('pg_catalog.pg_current_wal_lsn()', 'execute')
-	AND has_function_privilege('pg_catalog.pg_walfile_name(pg_lsn)', 'execute')`
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"example.com/bothy/engine/round"
+)
+
+// identityFunctions are what tells which server this is. PUBLIC may call them unless the server was hardened, and a
+// refused call aborts the transaction that it is made in.
+var identityFunctions = []string{
+	"pg_control_system()", "pg_control_checkpoint()", "pg_control_recovery()", "pg_current_wal_lsn()", "pg_walfile_name(pg_lsn)",
+}
+
+// sqlMayReadIdentity tells whether this role may call all of them.
+var sqlMayReadIdentity = `SELECT has_function_privilege('pg_catalog.` +
+	strings.Join(identityFunctions, `', 'execute') AND has_function_privilege('pg_catalog.`) + `', 'execute')`
 
 // The identity as two select expressions. The timeline is that of the log being written: the control file
 // keeps the old one until the first checkpoint after a promotion.
@@ -15,10 +30,106 @@ const (
 	sqlTimeline = `('x' || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::bigint`
 )
 
-// currentIdentity is the two as this store compares them: NULL when it does not, or may not read them.
+// sqlAnyTimeline is the timeline also of a server that writes no log, because it still replays one: the greatest
+// that it has reached.
+const sqlAnyTimeline = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN greatest(
+	(SELECT timeline_id FROM pg_catalog.pg_control_checkpoint()), (SELECT min_recovery_end_timeline FROM pg_catalog.pg_control_recovery()))
+ELSE ` + sqlTimeline + ` END`
+
+// currentIdentity is the two as this store compares them; NULL when it does not. Where the role may not read them the
+// statement fails: what cannot be compared is never taken for the same.
 func (s *Store) currentIdentity() (system, timeline string) {
-	if s.identity && s.options.RestoreGuard {
+	if s.options.RestoreGuard {
 		return sqlSystem, sqlTimeline
 	}
 	return "NULL::bigint", "NULL::bigint"
+}
+
+// Recognition is what one look at a database says about which one it is.
+type Recognition struct {
+	Environment string         // what the installation is called; empty when nobody said
+	Stored      round.Identity // the server whose history the cursors follow; not Known before the first migration that could read it
+	Current     round.Identity // the server that answered; zero when this role may not read it
+	Recovering  bool           // it replays a log, and nothing can be written
+	Lacks       []string       // the statements that let this role read the identity; none when it may
+}
+
+// Differs reports whether both identities are known and not the same.
+func (r Recognition) Differs() bool {
+	return r.Stored.Known() && r.Current.Known() && r.Stored != r.Current
+}
+
+// GuardApplication is the application name of the connection on which an engine that does no work looks whether it may
+// again. It reads one row and is gone.
+const GuardApplication = "bothy-guard"
+
+const recognizing = "look which database this is"
+
+// Recognize looks which database this is. It needs no right but to read the row of the installation.
+func (s *Store) Recognize(ctx context.Context) (Recognition, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	return s.recognize(ctx, s.pool)
+}
+
+// RecognizeAside does the same on a connection of its own, which is closed again.
+func (s *Store) RecognizeAside(ctx context.Context) (Recognition, error) {
+	ctx, cancel := s.bounded(ctx)
+	defer cancel()
+	config := s.pool.Config().ConnConfig
+	config.RuntimeParams["application_name"] = GuardApplication
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return Recognition{}, failed(recognizing, err)
+	}
+	defer closeSoon(ctx, conn)
+	return s.recognize(ctx, conn)
+}
+
+// Rest closes the connections of the pool, those in use when they are given back. The next one that is needed is made anew.
+func (s *Store) Rest() { s.pool.Reset() }
+
+// beginner is a pool or a connection.
+type beginner interface {
+	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
+}
+
+func (s *Store) recognize(ctx context.Context, conn beginner) (r Recognition, err error) {
+	const doing = recognizing
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.beginLook()})
+	if err != nil {
+		return r, failed(doing, err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	var role string
+	var readable bool
+	if err := tx.QueryRow(ctx, `SELECT current_user, (`+sqlMayReadIdentity+`)`).Scan(&role, &readable); err != nil {
+		return r, failed(doing, err)
+	}
+	system, timeline := "NULL::bigint", "NULL::bigint"
+	if readable {
+		system, timeline = sqlSystem, sqlAnyTimeline
+	} else {
+		lacking, err := missing(ctx, tx, identityRights(role), "")
+		if err != nil {
+			return r, failed(doing, err)
+		}
+		for _, right := range lacking {
+			r.Lacks = append(r.Lacks, right.sql())
+		}
+	}
+	var storedSystem, storedTimeline, currentSystem, currentTimeline pgtype.Int8
+	err = tx.QueryRow(ctx, `SELECT i.environment, i.pg_system_identifier, i.pg_timeline_id, `+system+`, `+timeline+`, pg_catalog.pg_is_in_recovery()
+FROM `+s.schema+`.instance i`).Scan(&r.Environment, &storedSystem, &storedTimeline, &currentSystem, &currentTimeline, &r.Recovering)
+	if errors.Is(err, pgx.ErrNoRows) {
+		gone := missingInstance(s.options.Schema)
+		return r, &gone
+	}
+	if err != nil {
+		return r, failed(doing, err)
+	}
+	s.identity.Store(readable)
+	r.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
+	r.Current = round.Identity{System: currentSystem.Int64, Timeline: currentTimeline.Int64}
+	return r, nil
 }

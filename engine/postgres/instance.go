@@ -73,8 +73,8 @@ func (m *migrator) makeInstance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.o.Environment != "" && state.Environment != m.o.Environment {
-		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the database says environment %q, the configuration %q: nothing was changed", state.Environment, m.o.Environment))
+	if err := m.setEnvironment(ctx, state.Environment); err != nil {
+		return err
 	}
 	if state.Known || !state.Readable {
 		return nil // without the right, the grants say what is missing
@@ -84,6 +84,42 @@ func (m *migrator) makeInstance(ctx context.Context) error {
 	}
 	m.report.Instance = true
 	return nil
+}
+
+// setEnvironment gives the installation the environment of the configuration when it has none. Another one says that this
+// may be a copy that began to follow the wrong file: it is changed on purpose only, and that is recorded.
+func (m *migrator) setEnvironment(ctx context.Context, has string) error {
+	want := m.o.Environment
+	if want == "" || has == want {
+		return nil
+	}
+	if has != "" && !m.o.NewEnvironment {
+		m.report.Notes = append(m.report.Notes, fmt.Sprintf("the database says environment %q, the configuration %q: nothing was changed, and no engine with this configuration does any work. "+
+			"Connect to the right database; or, when this one is a copy, run `engine restore finalize --force`; or, when it is only to be called %q, run `engine migrate up --new-environment`", has, want, want))
+		return nil
+	}
+	return m.asOwner(ctx, "write the environment of the installation", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, environmentSQL(m.o.Schema, has, want))
+		if err != nil || tag.RowsAffected() == 0 { // somebody else was faster: the next run sees what it says now
+			return err
+		}
+		m.report.Environment = want
+		m.logf("the installation is called %q", want)
+		if has == "" {
+			return nil
+		}
+		var id string
+		if err := tx.QueryRow(ctx, `SELECT id::text FROM `+quote(m.o.Schema)+`.instance`).Scan(&id); err != nil {
+			return err
+		}
+		_, err = appendAudit(ctx, tx, m.o.Schema, EnvironmentChanged, id, DeedDetails{From: has, To: want})
+		return err
+	})
+}
+
+// environmentSQL changes the environment from what it was when it was looked at.
+func environmentSQL(schema, has, want string) string {
+	return `UPDATE ` + quote(schema) + `.instance SET environment = ` + literal(want) + ` WHERE environment = ` + literal(has)
 }
 
 func (m *migrator) setNotify(ctx context.Context) error {
@@ -131,7 +167,7 @@ func readInstallation(ctx context.Context, conn Querier, schema string) (Install
 	}
 	same := `true`
 	if i.Readable {
-		same = `coalesce(pg_system_identifier = ` + sqlSystem + `, true) AND coalesce(pg_timeline_id = CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_timeline_id ELSE ` + sqlTimeline + ` END, true)`
+		same = `coalesce(pg_system_identifier = ` + sqlSystem + `, true) AND coalesce(pg_timeline_id = ` + sqlAnyTimeline + `, true)`
 	}
 	err := conn.QueryRow(ctx, `SELECT environment, pg_system_identifier IS NOT NULL AND pg_timeline_id IS NOT NULL, `+same+` FROM `+quote(schema)+`.instance`).
 		Scan(&i.Environment, &i.Known, &i.Same)

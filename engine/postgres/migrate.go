@@ -45,8 +45,13 @@ type MigrateOptions struct {
 	// Retention is how long events are kept at least: the engine cannot drop younger ones, whatever it is told
 	// later. 0 leaves it as the database has it: 720 hours, unless somebody changed it there.
 	Retention time.Duration
-	// Environment is written to a new installation and never changed afterwards.
-	Environment string
+	// Environment is written to an installation that has none. Where the database has another, nothing is changed
+	// unless NewEnvironment says that this is meant, which is recorded in the audit.
+	Environment    string
+	NewEnvironment bool
+	// Unguarded says that the engine runs with its restore guard off, and so without the right to read which server
+	// this is.
+	Unguarded bool
 	// JobsSchema is where River's tables are; JobsMigrate allows to create and migrate them. Empty: they
 	// are neither migrated nor looked at.
 	JobsSchema  string
@@ -77,6 +82,7 @@ type Report struct {
 	Instance     bool          // the installation got its identity
 	NotifyTurned string        // "on" or "off" when it changed
 	RetentionSet time.Duration // when it changed
+	Environment  string        // when it changed
 	// Missing is what this role may not do and an administrator has to.
 	Missing []Need
 	// Doubt is why new names were left out, or nil: no engine starts with them before somebody decides.
@@ -88,7 +94,7 @@ type Report struct {
 // Changed reports whether anything was done.
 func (r Report) Changed() bool {
 	return len(r.Roles)+len(r.Schemas)+len(r.Migrations)+len(r.Jobs)+r.Partitions+len(r.Names)+len(r.Grants) > 0 ||
-		r.Instance || r.NotifyTurned != "" || r.RetentionSet != 0
+		r.Instance || r.NotifyTurned != "" || r.RetentionSet != 0 || r.Environment != ""
 }
 
 // Stopped is what is missing and keeps the engine from starting.

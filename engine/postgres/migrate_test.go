@@ -246,7 +246,7 @@ func TestMigrateIdentityRights(t *testing.T) {
 	o.AdminURL, o.Owner, o.Bootstrap, o.Producers, o.JobsSchema = db.OwnerURL, "", false, nil, ""
 	db.Exec(t, `GRANT CREATE ON DATABASE `+db.Name+` TO bothy_owner`)
 	report := migrate(t, o)
-	want := []postgres.Need{{Do: `GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO "bothy_app"`, Role: "bothy_app"}}
+	want := []postgres.Need{{Do: `GRANT EXECUTE ON FUNCTION pg_catalog.pg_control_system() TO "bothy_app"`, Role: "bothy_app", Stops: true}}
 	if diff := cmp.Diff(want, report.Missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
@@ -303,5 +303,49 @@ func TestMigrateReportsWhatOnlyTheAppLacks(t *testing.T) {
 	db.Exec(t, `DELETE FROM river_migration WHERE version > 6`)
 	if report = migrate(t, o); len(report.Stopped()) != 2 || !strings.Contains(report.Stopped()[0].Do, "version 6 of River's tables") {
 		t.Errorf("with an older River: got %+v, want it and the right", report.Stopped())
+	}
+}
+
+// An installation without an environment gets that of the configuration. Another one stays until somebody says that
+// it is meant, and then the audit knows.
+func TestMigrateEnvironment(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t, enginetest.Empty())
+	o := options(db)
+	o.Environment = ""
+	migrate(t, o)
+	environment := func() (name string) {
+		t.Helper()
+		if err := db.Admin(t).QueryRow(t.Context(), `SELECT environment FROM bothy.instance`).Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, step := range []struct {
+		want       string
+		on         bool
+		stored     string
+		changed    bool
+		notes      int
+		auditedNow int
+	}{
+		{"", false, "", false, 0, 0},
+		{"production", false, "production", true, 0, 0},
+		{"production", true, "production", false, 0, 0},
+		{"staging", false, "production", false, 1, 0},
+		{"", false, "production", false, 0, 0},
+		{"staging", true, "staging", true, 0, 1},
+	} {
+		o.Environment, o.NewEnvironment = step.want, step.on
+		report := migrate(t, o)
+		if got := environment(); got != step.stored || (report.Environment != "") != step.changed || report.Changed() != step.changed || len(report.Notes) != step.notes {
+			t.Errorf("%+v: got %q, changed to %q, notes %q", step, got, report.Environment, report.Notes)
+		}
+		var n int
+		err := db.Admin(t).QueryRow(t.Context(), `SELECT count(*) FROM bothy.audit_events WHERE action = 'instance.environment_changed'
+AND details = '{"from": "production", "to": "staging"}' AND subject = (SELECT id::text FROM bothy.instance)`).Scan(&n)
+		if err != nil || n != step.auditedNow {
+			t.Errorf("%+v: %d rows in the audit, %v", step, n, err)
+		}
 	}
 }

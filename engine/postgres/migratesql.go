@@ -103,6 +103,9 @@ func (s *script) own() error {
 		return err
 	}
 	s.say("%s;\n", instance)
+	if s.o.Environment != "" {
+		s.say("%s;\n", environmentSQL(s.o.Schema, "", s.o.Environment))
+	}
 	if s.o.Notify != nil {
 		s.say("%s;\n", notifySQL(s.o.Schema, *s.o.Notify))
 	}

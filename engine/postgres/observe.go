@@ -64,7 +64,7 @@ func (s *Store) beginLook() string {
 // of a consumer is looked for by its number first, which touches one partition.
 func (s *Store) observeStatement() string {
 	system, timeline := "NULL::bigint", "NULL::bigint"
-	if s.identity {
+	if s.identity.Load() {
 		system = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE ` + sqlSystem + ` END`
 		timeline = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE ` + sqlTimeline + ` END`
 	}

@@ -25,7 +25,7 @@ const (
 	ChangePartitions  ChangeKind = "partitions"  // of the event log are made
 	ChangeNames       ChangeKind = "names"       // of consumers are added to those that a cursor may have
 	ChangeGrant       ChangeKind = "grant"       // a right is given
-	ChangeEnvironment ChangeKind = "environment" // the database has another one
+	ChangeEnvironment ChangeKind = "environment" // the installation is called otherwise
 	ChangeIdentity    ChangeKind = "identity"    // the database is not the one that the cursors follow
 	ChangeNewCursor   ChangeKind = "cursor"      // is created
 	ChangeOrphan      ChangeKind = "orphan"      // a cursor whose consumer is not declared
@@ -33,14 +33,15 @@ const (
 
 // The commands that make changes.
 const (
-	byMigrate   = "engine migrate up"
-	byBootstrap = "engine migrate up --bootstrap"
-	byNewNames  = "engine migrate up --new-consumers"
-	byRun       = "engine run"
-	byRename    = "engine consumers rename"
-	byRetire    = "engine consumers retire"
-	byFinalize  = "engine restore finalize"
-	byPerson    = "you" // no command of the engine does it
+	byMigrate     = "engine migrate up"
+	byBootstrap   = "engine migrate up --bootstrap"
+	byNewNames    = "engine migrate up --new-consumers"
+	byEnvironment = "engine migrate up --new-environment"
+	byRun         = "engine run"
+	byRename      = "engine consumers rename"
+	byRetire      = "engine consumers retire"
+	byFinalize    = "engine restore finalize"
+	byPerson      = "you" // no command of the engine does it
 )
 
 // Change is one thing that lies between a database and its configuration.
@@ -107,6 +108,9 @@ func (s Status) contentChanges() (plan []Change) {
 	case !s.Installation.Known && s.Installation.Readable:
 		migrates(ChangeInstance, "store which server this is")
 	}
+	if want := s.want.Environment; want != "" && s.Installation.Exists && s.Installation.Environment == "" {
+		migrates(ChangeEnvironment, "call the installation %q", want)
+	}
 	if s.want.Notify != nil && *s.want.Notify != s.Notify {
 		migrates(ChangeNotify, "turn notifications %s", onOff(*s.want.Notify))
 	}
@@ -143,9 +147,9 @@ func (s Status) missingChanges() (plan []Change) {
 // startChanges are what the first start does, and what it stumbles over.
 func (s Status) startChanges() (plan []Change) {
 	if i := s.Installation; i.Exists {
-		if want := s.want.Environment; want != "" && i.Environment != want {
-			plan = append(plan, Change{Kind: ChangeEnvironment, By: byPerson, Blocks: true, What: fmt.Sprintf(
-				"the database says environment %q and the configuration %q: connect to the right database, or correct database.environment", i.Environment, want)})
+		if want := s.want.Environment; want != "" && i.Environment != "" && i.Environment != want {
+			plan = append(plan, Change{Kind: ChangeEnvironment, By: byEnvironment, Blocks: true, What: fmt.Sprintf(
+				"the database says environment %q and the configuration %q: connect to the right database, correct database.environment, finalize a copy by force, or let it be called so", i.Environment, want)})
 		}
 		if !i.Same {
 			plan = append(plan, Change{Kind: ChangeIdentity, By: byFinalize, Blocks: true, What: "this server is not the one whose history the cursors follow: it was restored or promoted, and no round runs before that is settled"})

@@ -151,7 +151,7 @@ func TestPlanBeyondMigrate(t *testing.T) {
 		},
 		"environment": {
 			`INSERT INTO bothy.event_consumer_cursors VALUES ('push', 3), ('webhooks', 4)`, func(o *postgres.MigrateOptions) { o.Environment = "production" },
-			[]string{`environment|you|true|says environment "test" and the configuration "production"`},
+			[]string{`environment|engine migrate up --new-environment|true|says environment "test" and the configuration "production"`},
 		},
 		"restored": {
 			`INSERT INTO bothy.event_consumer_cursors VALUES ('push', 3), ('webhooks', 4); UPDATE bothy.instance SET pg_system_identifier = 7`, func(*postgres.MigrateOptions) {},

@@ -210,7 +210,7 @@ func (s *Status) readRights(ctx context.Context, conn Querier) error {
 		owner   string
 		stops   bool
 		foreign bool
-	}{{maker, "", true, true}, {own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", false, true}} {
+	}{{maker, "", true, true}, {own, s.Owner, true, false}, {jobs, s.Owner, true, !s.want.JobsMigrate}, {identityRights(s.App), "", !s.want.Unguarded, true}} {
 		there := slices.DeleteFunc(group.rights, func(r right) bool { return slices.Contains(s.AbsentRoles, r.role) })
 		lacking, err := missing(ctx, conn, there, group.owner)
 		if err != nil {

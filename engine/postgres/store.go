@@ -69,10 +69,10 @@ type Store struct {
 	pool     *pgxpool.Pool
 	schema   string // quoted
 	options  Options
-	limits   []string // the values of the round's settings, in the order of beginSettings
-	identity bool     // the server lets this role read its identity
-	checked  bool     // the server can look whether this process is still there while a statement runs
-	simple   bool     // connections are told to use the simple protocol
+	limits   []string    // the values of the round's settings, in the order of beginSettings
+	identity atomic.Bool // the server let this role read its identity, when that was asked last
+	checked  bool        // the server can look whether this process is still there while a statement runs
+	simple   bool        // connections are told to use the simple protocol
 	// oneStatement is how a text is sent that must be a single statement
 	oneStatement pgx.QueryExecMode
 	limit        time.Duration // the longest wait for an answer of the server; 0 when statements have no limit
@@ -104,10 +104,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		oneStatement: config.ConnConfig.DefaultQueryExecMode,
 		limits:       []string{milliseconds(o.StatementTimeout), milliseconds(o.LockTimeout), milliseconds(o.IdleInTxTimeout)},
 	}
-	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&s.identity); err != nil {
+	var readable bool
+	if err := pool.QueryRow(ctx, sqlMayReadIdentity).Scan(&readable); err != nil {
 		pool.Close()
 		return nil, connecting(err)
 	}
+	s.identity.Store(readable)
 	if s.simple = s.oneStatement == pgx.QueryExecModeSimpleProtocol; s.simple {
 		s.oneStatement = pgx.QueryExecModeDescribeExec // inside a transaction it is safe through any pooler
 	}
@@ -152,10 +154,6 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 
 // Pool is the pool of connections, for what lives beside the rounds (River in dev, tests).
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
-
-// ReadsIdentity reports whether the role may read the identity of the server. When it may not, rounds run
-// without comparing it.
-func (s *Store) ReadsIdentity() bool { return s.identity }
 
 // Ensure creates the cursor rows that are missing, at the head: a new consumer never replays the log.
 // Rows that exist, also those that another process creates at the same moment, are left as they are. A

@@ -34,6 +34,11 @@ type Waker struct {
 	Probe      func(context.Context) error
 	ProbeLimit time.Duration
 	Heard      func(bool)
+	// Present is the schema of an engine that runs: the connection shows for as long as it lives that one does. Empty
+	// shows nothing.
+	Present string
+	// Deaf makes a connection that shows presence alone: it does not listen, and wakes nobody.
+	Deaf bool
 }
 
 // Run calls wake whenever events may have been appended, until ctx ends: once after each connect, since
@@ -70,6 +75,9 @@ func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err erro
 		return false, unreadableURL(err)
 	}
 	config.RuntimeParams["application_name"] = WakeApplication
+	if w.Deaf {
+		config.RuntimeParams["application_name"] = PresenceApplication
+	}
 	starting, cancel := context.WithTimeout(ctx, w.keepAlive())
 	defer cancel()
 	conn, err := pgx.ConnectConfig(starting, config)
@@ -81,6 +89,14 @@ func (w Waker) listen(ctx context.Context, wake func()) (listened bool, err erro
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
+	if w.Present != "" {
+		if err := showPresence(starting, conn, w.Present); err != nil {
+			return false, failed("show that an engine runs", err)
+		}
+	}
+	if w.Deaf {
+		return true, failed("show that an engine runs", w.wait(ctx, conn))
+	}
 	if _, err := conn.Exec(starting, `LISTEN `+channel); err != nil {
 		return false, failed("listen", err)
 	}

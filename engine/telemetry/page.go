@@ -89,6 +89,9 @@ The body of ` + "`/readyz`" + ` is JSON: ` + "`ready`" + `, ` + "`reasons`" + `,
 | ` + "`database_unreachable`" + ` | the database takes no connection |
 | ` + "`database_unobserved`" + ` | the database answers, and has not said for 20 seconds where the consumers stand |
 | ` + "`restore_not_finalized`" + ` | the database was restored or promoted: no round runs until that is finalized |
+| ` + "`identity_unreadable`" + ` | the role may not read which server this is, so a restore would not be noticed: no round runs until it may, or ` + "`database.restore_guard`" + ` is off |
+| ` + "`database_in_recovery`" + ` | the database replays a log: it is a standby, or a restore that is not at its end |
+| ` + "`environment_differs`" + ` | the database says another environment than ` + "`database.environment`" + `: a copy, or the wrong database |
 | ` + "`schema_too_old`" + ` | the database lacks a migration that this binary needs |
 | ` + "`binary_too_old`" + ` | the database was migrated past this binary |
 | ` + "`consumer_checks_failing`" + ` | a recipient rule does not fit the database or the program; the process ends with the reason |

@@ -1,0 +1,2 @@
+CREATE SCHEMA shop;
+CREATE TABLE shop.positions (kind text, last_seq bigint);
