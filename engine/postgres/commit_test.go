@@ -23,7 +23,9 @@ func (breaking) Insert(ctx context.Context, tx pgx.Tx, _ round.Consumer, _ round
 	return nil
 }
 
-func (breaking) InsertOwn(context.Context, pgx.Tx, postgres.OwnArgs, round.Job, string) error { return nil }
+func (breaking) InsertOwn(context.Context, pgx.Tx, postgres.OwnArgs, round.Job, string) error {
+	return nil
+}
 
 // PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK and without an error. Taking that for
 // success would move on without the jobs.

@@ -30,11 +30,12 @@ type stored struct {
 	Audience                   []string
 	Payload                    string
 	Time                       *time.Time
+	Trace                      string
 }
 
 func readLog(t *testing.T, db *enginetest.DB) []stored {
 	t.Helper()
-	rows, err := db.Owner(t).Query(t.Context(), `SELECT seq, id::text, type, resource, resource_id, audience, payload::text, event_time FROM bothy.event_log ORDER BY seq`)
+	rows, err := db.Owner(t).Query(t.Context(), `SELECT seq, id::text, type, resource, resource_id, audience, payload::text, event_time, coalesce(traceparent, '') FROM bothy.event_log ORDER BY seq`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,13 @@ package telemetry
 // AttrErrorType is the log attribute that says what kind of error it was, from a closed set.
 const AttrErrorType = "error.type"
 
-// LogAttribute is an attribute that a log record of the engine may have.
-type LogAttribute struct{ Name, Means string }
+// Attribute is an attribute that a log record or a span of the engine may have.
+type Attribute struct{ Name, Means string }
 
 // LogAttributes are all of them. A record carries no payload, no recipient and no text of an error, which can
 // quote both; error.message appears at level debug only.
-func LogAttributes() []LogAttribute {
-	return []LogAttribute{
+func LogAttributes() []Attribute {
+	return []Attribute{
 		{AttrConsumer, "The name of a consumer."},
 		{"bothy.consumer.duration", "How long the state lasted that has just ended."},
 		{"bothy.event.seq", "The number of an event."},
