@@ -5,6 +5,9 @@ package telemetry
 // AttrErrorType is the log attribute that says what kind of error it was, from a closed set.
 const AttrErrorType = "error.type"
 
+// AttrDuration is the log attribute that says how long a condition lasted that has just ended.
+const AttrDuration = "duration"
+
 // Attribute is an attribute that a log record or a span of the engine may have.
 type Attribute struct{ Name, Means string }
 
@@ -18,6 +21,7 @@ func LogAttributes() []Attribute {
 		{"bothy.outage.duration", "How long the database could not be reached."},
 		{AttrErrorType, "The kind of an error: `consumer_gap`, `consumer_ahead`, `cursor_missing`, `cursor_locked`, `restore_not_finalized`, `panic`, `rule`, `handler`, `timeout`, `connection`, `export`, a SQLSTATE of the server, or `error`."},
 		{"error.message", "The text of an error, at level `debug` only: it can quote what an event holds."},
+		{AttrDuration, "How long a condition lasted that has just ended and is neither of a consumer nor an outage."},
 		{"role", "The role of the process."},
 		{"consumers", "How many consumers are declared, or the names of those that have still to read."},
 		{"sessions", "How many sessions of frozen engines were ended."},

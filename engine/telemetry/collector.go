@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
@@ -156,6 +157,7 @@ type told struct {
 
 	mu      sync.Mutex
 	failing bool
+	since   time.Time
 }
 
 func (t *told) tell(ctx context.Context, err error) {
@@ -163,11 +165,11 @@ func (t *told) tell(ctx context.Context, err error) {
 	defer t.mu.Unlock()
 	switch {
 	case err != nil && !t.failing:
-		t.failing = true
+		t.failing, t.since = true, time.Now()
 		t.logger.WarnContext(ctx, t.fails, slog.String(AttrErrorType, "export")) //nolint:sloglint // constants of this file
 	case err == nil && t.failing:
 		t.failing = false
-		t.logger.InfoContext(ctx, t.again) //nolint:sloglint // constants of this file
+		t.logger.InfoContext(ctx, t.again, slog.Duration(AttrDuration, time.Since(t.since).Round(time.Millisecond))) //nolint:sloglint // constants of this file
 	}
 }
 
