@@ -47,8 +47,8 @@ nothing, and otherwise everything is stored in one transaction. With --partial, 
 event that cannot be read is stored, in transactions of --batch events.
 
 An event's type, source, subject, id, time, data and the extensions audience (names with commas between
-them) and traceparent are stored. An id that is no UUID is stored as one that is made of source and id. Appending a file
-twice stores its events twice.`,
+them) and traceparent are stored. An id that is no UUID is stored as one that is made of source and id.
+Appending a file twice stores its events twice.`,
 		Example: `  engine events append events.jsonl
   engine events append --partial --batch 5000 history.jsonl
   generate-events | engine events append -`,
