@@ -63,9 +63,13 @@ func TestTracesGoFromAppendToJob(t *testing.T) {
 		many[i] = fmt.Sprintf("r%d", i)
 	}
 	entries := []entry{
-		{name: "none", recipients: "none"}, {name: "list"}, {name: "copied", recipients: "{list: [" + strings.Join(many, ", ") + "]}"},
-		{name: "field", recipients: "{field: audience}", types: "[order.*]"}, {name: "audience", recipients: "{field: audience}"},
-		{name: "query", recipients: `{query: "SELECT seq, 'alex' AS recipient FROM batch"}`}, {name: "handler", recipients: "{handler: own}"},
+		{name: "none", recipients: "none"},
+		{name: "list"},
+		{name: "copied", recipients: "{list: [" + strings.Join(many, ", ") + "]}"},
+		{name: "field", recipients: "{field: audience}", types: "[order.*]"},
+		{name: "audience", recipients: "{field: audience}"},
+		{name: "query", recipients: `{query: "SELECT seq, 'alex' AS recipient FROM batch"}`},
+		{name: "handler", recipients: "{handler: own}"},
 	}
 	db := database(t, entries...)
 	recorder := tracetest.NewSpanRecorder()

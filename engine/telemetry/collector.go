@@ -57,7 +57,8 @@ type exported struct {
 var (
 	metricsExported = exported{
 		"OTEL_METRICS_EXPORTER", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
-		[]string{"prometheus"}, " (prometheus is always there, at http.listen)",
+		[]string{"prometheus"},
+		" (prometheus is always there, at http.listen)",
 	}
 	spansExported = exported{
 		exporter: "OTEL_TRACES_EXPORTER", endpoint: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", protocol: "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",

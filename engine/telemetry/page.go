@@ -103,7 +103,8 @@ The body of ` + "`/readyz`" + ` is JSON: ` + "`ready`" + `, ` + "`reasons`" + `,
 
 ` + "`log.format`" + ` is text or JSON, ` + "`log.level`" + ` the mildest level that is written. Messages are constant; what differs is in the
 attributes, and only these occur. A condition is told when it begins and when it ends, not in between: an outage of the
-database is two lines for the whole process, however many consumers there are.
+database is two lines for the whole process, however many consumers there are. A consumer whose failing begins more than
+three times in ten minutes is told to fail and recover in turn, and then again once it has been one of the two for ten.
 
 | Attribute | Meaning |
 |---|---|
@@ -130,9 +131,16 @@ one of these ways:
 | ` + "`engine events append`" + ` | the extension attribute ` + "`traceparent`" + ` of CloudEvents |
 
 The log keeps it, and every job of the event carries it in its metadata as ` + "`{\"traceparent\": \"00-...\"}`" + `. So a worker goes
-on with the producer's trace: it hands the metadata of the job to its propagator. A handler finds it in the event, and
-its own jobs carry it too. A traceparent that is malformed is left out, as the standard says: a trace must not cost a
-transaction.
+on with the producer's trace:
+
+` + "```go" + `
+var meta struct{ Traceparent string }
+_ = json.Unmarshal(job.Metadata, &meta)
+ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": meta.Traceparent})
+` + "```" + `
+
+A handler finds it in the event, and its own jobs carry it too. A traceparent that is malformed is left out, as the
+standard says: a trace must not cost a transaction.
 
 | Attribute | Meaning |
 |---|---|

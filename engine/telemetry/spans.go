@@ -36,7 +36,7 @@ func SpanAttributes() []Attribute {
 		{attrEvents, "How many events were processed."},
 		{attrJobs, "How many jobs were inserted."},
 		{attrLost, "How many events retention had removed."},
-		{attrTraces, "How many traces the events belong to."},
+		{attrTraces, "How many different traceparents its events have."},
 		{AttrErrorType, "The kind of the error of a round that failed, as in the log."},
 	}
 }
