@@ -23,6 +23,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
 
 	"example.com/bothy/definitions"
 	"example.com/bothy/engine/config"
@@ -60,6 +61,7 @@ type options struct {
 	tracer  pgx.QueryTracer
 	margin  time.Duration // of the wait for an answer; 0 is the store's
 	readers []metric.Reader
+	spans   []trace.SpanProcessor
 	pace    time.Duration // between two looks at the consumers; 0 is observeInterval
 	fresh   time.Duration // how long an observation is shown; 0 is observationFresh
 

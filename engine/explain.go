@@ -30,7 +30,7 @@ func (x *explaining) explain(ctx context.Context, consumers []round.Consumer, pa
 	}
 	if e := x.q.Event; e != nil {
 		result.Event = &ExplainedEvent{
-			ID: e.ID, Type: e.Type, Resource: e.Resource, ResourceID: e.ResourceID, Audience: e.Audience, OccurredAt: e.OccurredAt.UTC(),
+			ID: e.ID, Type: e.Type, Resource: e.Resource, ResourceID: e.ResourceID, Audience: e.Audience, OccurredAt: e.OccurredAt.UTC(), Traceparent: e.Traceparent,
 		}
 		if !e.EventTime.IsZero() {
 			at := e.EventTime.UTC()

@@ -93,6 +93,7 @@ type edge struct {
 	outage       func(context.Context) bool // what fails meanwhile is told elsewhere
 	fails, again string
 	failing      bool
+	since        time.Time
 }
 
 func (g *edge) record(ctx context.Context, err error) {
@@ -100,10 +101,10 @@ func (g *edge) record(ctx context.Context, err error) {
 	case ctx.Err() != nil: // a stop is no incident
 	case err != nil && !g.failing && g.outage(ctx):
 	case err != nil && !g.failing:
-		g.failing = true
+		g.failing, g.since = true, time.Now()
 		g.logger.WarnContext(ctx, g.fails, slog.String("error.type", errorType(err))) //nolint:sloglint // constants of this file
 	case err == nil && g.failing:
 		g.failing = false
-		g.logger.InfoContext(ctx, g.again) //nolint:sloglint // constants of this file
+		g.logger.InfoContext(ctx, g.again, slog.Duration("duration", time.Since(g.since).Round(time.Millisecond))) //nolint:sloglint // constants of this file
 	}
 }

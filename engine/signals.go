@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
 
 	"example.com/bothy/engine/api"
 	"example.com/bothy/engine/config"
@@ -47,6 +48,13 @@ type Observation = postgres.Observation
 // http.listen: telemetry.Collector makes one from the standard variables. Close shuts it down.
 func WithMetricReader(r metric.Reader) Option {
 	return func(o *options) { o.readers = append(o.readers, r) }
+}
+
+// WithSpanProcessor hands a span for each round that did work or failed to a processor of OpenTelemetry's, linked to the
+// traces that producers gave their events: telemetry.SpanCollector makes one from the standard variables. Close shuts
+// it down.
+func WithSpanProcessor(p trace.SpanProcessor) Option {
+	return func(o *options) { o.spans = append(o.spans, p) }
 }
 
 // Observe looks at the log and at every consumer that has a cursor.
@@ -82,7 +90,7 @@ func (e *Engine) measure() error {
 		return err
 	}
 	o := telemetry.Options{
-		Version: version(), Ends: consumer.Vocabulary().Ends, Readers: e.options.readers, Digest: digest,
+		Version: version(), Ends: consumer.Vocabulary().Ends, Readers: e.options.readers, Spans: e.options.spans, Digest: digest,
 		Passed: []string{"locked", "stopped"}, Succeeds: []string{"processed", "lost", "idle"}, Works: []string{"processed", "lost", "quarantined", "failed"},
 		Fresh: e.fresh(), HeadroomWanted: e.headroomWanted(),
 		Ready: func() []string { return words(e.health.reasons()) }, Reasons: words(api.Reasons()),
@@ -296,5 +304,8 @@ func (e *Engine) note(ctx context.Context, name string, o *consumer.Outcome, too
 	}
 	e.known.ended(name, *o)
 	e.page.Changed()
-	e.signals.Round(ctx, telemetry.Round{Consumer: name, End: o.End.Name, Took: took, Events: o.Events, Jobs: o.Jobs, Lost: o.Lost})
+	e.signals.Round(ctx, telemetry.Round{
+		Consumer: name, End: o.End.Name, Took: took, Events: o.Events, Jobs: o.Jobs, Lost: o.Lost,
+		First: o.First, ErrorType: o.ErrorType(), Traces: o.Traces,
+	})
 }

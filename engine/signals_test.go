@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +208,40 @@ func TestScrapeWhileTheDatabaseIsBlocked(t *testing.T) {
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Case 84: two servers that scrape and a collector that reads cost the database nothing: it is asked by look alone, with
+// one statement for all consumers.
+func TestScrapersCostTheDatabaseNothing(t *testing.T) {
+	t.Parallel()
+	push, archive := entry{name: "push"}, entry{name: "archive"}
+	db := database(t, push, archive)
+	reader := metric.NewManualReader()
+	var asked trips
+	e := open(t, configure(t, db, push, archive), engine.WithMetricReader(reader), engine.WithTracer(&asked))
+	ensure(t, e)
+	for range 2 { // the first prepares its statement
+		asked.take()
+		if err := e.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := asked.take(); !slices.Equal(made, []string{"BEGIN", "SELECT", "rollback"}) {
+		t.Errorf("a look took the round trips %q, want one statement in a transaction", made)
+	}
+	for range 100 {
+		for range 2 {
+			if page := recorded(t, e); !strings.Contains(page, `bothy_event_consumer_lag{bothy_consumer_name="archive"}`) {
+				t.Fatalf("the page has no lag:\n%s", page)
+			}
+		}
+		if lag := consumerGauge(t, reader, "bothy.event.consumer.lag"); len(lag) != 2 {
+			t.Fatalf("lag %v, want that of both consumers", lag)
+		}
+	}
+	if made := asked.take(); len(made) > 0 {
+		t.Errorf("300 scrapes asked the database %d times: %q", len(made), made)
 	}
 }
 

@@ -69,14 +69,16 @@ func (e Explanation) Sound() bool {
 
 // ExplainedEvent is the event. The payload is there only when it was asked for.
 type ExplainedEvent struct {
-	ID         string          `json:"id"`
-	Type       string          `json:"type"`
-	Resource   string          `json:"resource"`
-	ResourceID string          `json:"resource_id"`
-	Audience   []string        `json:"audience"`
-	OccurredAt time.Time       `json:"occurred_at"`
-	EventTime  *time.Time      `json:"event_time,omitempty"`
-	Payload    json.RawMessage `json:"payload,omitempty"`
+	ID         string     `json:"id"`
+	Type       string     `json:"type"`
+	Resource   string     `json:"resource"`
+	ResourceID string     `json:"resource_id"`
+	Audience   []string   `json:"audience"`
+	OccurredAt time.Time  `json:"occurred_at"`
+	EventTime  *time.Time `json:"event_time,omitempty"`
+	// Traceparent is the trace that the producer gave.
+	Traceparent string          `json:"traceparent,omitempty"`
+	Payload     json.RawMessage `json:"payload,omitempty"`
 }
 
 // Fate is what became of the event at one consumer.

@@ -46,9 +46,9 @@ The file is read to its end first: when any event cannot be read, the command sa
 nothing, and otherwise everything is stored in one transaction. With --partial, everything before the first
 event that cannot be read is stored, in transactions of --batch events.
 
-An event's type, source, subject, id, time, data and audience (an extension: names with commas between
-them) are stored. An id that is no UUID is stored as one that is made of source and id. Appending a file
-twice stores its events twice.`,
+An event's type, source, subject, id, time, data and the extensions audience (names with commas between
+them) and traceparent are stored. An id that is no UUID is stored as one that is made of source and id.
+Appending a file twice stores its events twice.`,
 		Example: `  engine events append events.jsonl
   engine events append --partial --batch 5000 history.jsonl
   generate-events | engine events append -`,
@@ -260,7 +260,7 @@ func (a appending) next(reader *cloudevents.Reader) (producer.Event, error) {
 	}
 	event := producer.Event{
 		ID: e.ID, Type: e.Type, Resource: e.Resource, ResourceID: e.ResourceID,
-		Audience: e.Audience, Payload: e.Payload, Time: e.Time,
+		Audience: e.Audience, Payload: e.Payload, Time: e.Time, Traceparent: e.Traceparent,
 	}
 	var wrong *producer.EventError
 	if err := event.Check(); errors.As(err, &wrong) {

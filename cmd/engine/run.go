@@ -29,7 +29,7 @@ One handler is built in, mentions: each @name in the text of an event's payload 
 your own that embeds the engine registers others.
 
 With http.listen it serves its metrics and its health, in every role. The variables OTEL_EXPORTER_OTLP_ENDPOINT and
-its relatives send the metrics to a collector as well.
+its relatives send the metrics to a collector as well, and a span for each round that did work or failed.
 
 It changes no schema (engine migrate up does) and works no job: your own River workers do. SIGTERM, SIGINT or
 SIGHUP stops it (SIGHUP not under nohup): no further round begins, and those that run finish within
@@ -58,6 +58,13 @@ round is one transaction.`,
 		}
 		if collector != nil {
 			options = append(options, engine.WithMetricReader(collector))
+		}
+		spans, err := telemetry.SpanCollector(cmd.Context(), env, logger)
+		if err != nil {
+			return err
+		}
+		if spans != nil {
+			options = append(options, engine.WithSpanProcessor(spans))
 		}
 		e, err := engine.Open(cmd.Context(), cfg, options...)
 		if err != nil {

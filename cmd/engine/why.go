@@ -138,6 +138,7 @@ func printEvent(to io.Writer, x engine.Explanation) {
 		line("event_time", e.EventTime.Format(time.RFC3339Nano))
 	}
 	line("id", e.ID)
+	line("traceparent", e.Traceparent)
 	line("payload", string(e.Payload))
 	_ = table.Flush() // whoever reads the output is gone: nothing is left to be told
 }

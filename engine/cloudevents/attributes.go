@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +22,19 @@ import (
 // again gets the same id.
 var namespace = uuid.MustParse("5b0c4b9e-6d0f-5c3a-9f57-3f1d2f0e7a11")
 
+// traceparent is how W3C Trace Context writes a version, a trace and a span in it.
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// isTrace reports whether text is a traceparent. The log takes the same ones.
+func isTrace(text []byte) bool {
+	return traceparent.Match(text) && string(text[:2]) != "ff" && len(bytes.Trim(text[3:35], "0")) > 0 && len(bytes.Trim(text[36:52], "0")) > 0
+}
+
 // required are the attributes without which there is no event, in the order in which they are missed.
 var required = []string{"specversion", "id", "source", "type"}
 
 // optional are the other names that CloudEvents or this package give a meaning.
-var optional = []string{"subject", "time", "data", "data_base64", "datacontenttype", "dataschema", "audience"}
+var optional = []string{"subject", "time", "data", "data_base64", "datacontenttype", "dataschema", "audience", "traceparent"}
 
 // attributes is one event while it is read.
 type attributes struct {
@@ -166,6 +175,12 @@ func (a *attributes) set(name string, value []byte) *fault {
 		if !saysJSON(a.known(text)) {
 			a.extra = append(a.extra, name)
 		}
+	case "traceparent":
+		if isText && isTrace(text) {
+			a.event.Traceparent = string(text)
+			return nil
+		}
+		fallthrough
 	default:
 		if !isText && !isSimple(value) {
 			return wrong(name, value, "is no value of an attribute", "write a string, a whole number or a boolean, or move it into data")

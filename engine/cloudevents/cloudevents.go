@@ -12,6 +12,7 @@
 //	data                       Payload, the exact text of any JSON value; {} when absent or null
 //	data_base64                Payload {"data_base64": "..."}
 //	audience (an extension)    Audience: names with commas between them, or an array of strings
+//	traceparent (an extension) Traceparent when it is one, else counted by Unmapped
 //	specversion                only checked: it has to be "1.0"
 //	datacontenttype            nothing when it says JSON, which Payload is; else counted by Unmapped
 //	every other one            nothing, but counted by Unmapped
@@ -44,5 +45,7 @@ type Event struct {
 	Audience   []string        // no element is empty; nil when the event has none
 	Payload    json.RawMessage // one JSON value, never empty
 	Time       time.Time       // the producer's clock; zero when the event has no time
-	Line, Col  int             // where the event begins, from 1, columns counted in characters
+	// Traceparent is the trace that the producer gave, as W3C Trace Context writes it; empty when it gave none.
+	Traceparent string
+	Line, Col   int // where the event begins, from 1, columns counted in characters
 }

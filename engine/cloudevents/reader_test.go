@@ -59,27 +59,32 @@ func TestMapping(t *testing.T) {
 		minimal(`,"audience":["robin","a\u00e9"],"data":"only text","dataschema":"https://example.com/s"`) + "\r\n" +
 		"\n   \n" +
 		minimal(`,"data_base64":"aGVsbG8\/","datacontenttype":"image/png","subject":null,"audience":"","traceparent":"x"`) + "\n" +
-		minimal(`,"data":null,"time":"2026-03-01t09:30:00z"`)
+		minimal(`,"data":null,"time":"2026-03-01t09:30:00z","traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`) + "\n" +
+		minimal(`,"traceparent":"ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`) + "\n" +
+		minimal(`,"traceparent":"00-00000000000000000000000000000000-00f067aa0ba902b7-01"`) + "\n" +
+		minimal(`,"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01"`) + "\n" +
+		minimal(`,"traceparent":7`)
 	events, problems, r := all(t, strings.NewReader(in))
 	if len(problems) > 0 {
 		t.Fatalf("problems:\n%v\nwant none", problems)
 	}
 	const derived = "5134f0ea-8205-50e5-8429-4125729ccce5"
 	base := cloudevents.Event{ID: derived, Type: "order.placed", Resource: "order", Payload: json.RawMessage(`{}`), Col: 1}
-	want := []cloudevents.Event{base, base, base, base}
+	want := []cloudevents.Event{base, base, base, base, base, base, base, base}
 	want[0].ID, want[0].ResourceID, want[0].Audience = "6f9619ff-8b86-d011-b42d-00cf4fc964ff", "ord-1001", []string{"alex", "sam"}
 	want[0].Payload = json.RawMessage(`{"total": 12345678901234567890.10, "n": 1e3}`)
 	want[0].Time = time.Date(2026, 3, 1, 8, 30, 0, 5e8, time.UTC)
 	want[1].Audience, want[1].Payload = []string{"robin", "aé"}, json.RawMessage(`"only text"`)
 	want[2].Payload = json.RawMessage(`{"data_base64": "aGVsbG8/"}`)
 	want[3].Time = time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
-	for i, line := range []int{1, 2, 5, 6} {
+	want[3].Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for i, line := range []int{1, 2, 5, 6, 7, 8, 9, 10} {
 		want[i].Line = line
 	}
 	if diff := cmp.Diff(want, events); diff != "" {
 		t.Errorf("events of\n%s\n(-want +got):\n%s", in, diff)
 	}
-	wantUnmapped := map[string]int{"traceparent": 2, "sampledrate": 1, "dataschema": 1, "datacontenttype": 1}
+	wantUnmapped := map[string]int{"traceparent": 6, "sampledrate": 1, "dataschema": 1, "datacontenttype": 1}
 	if diff := cmp.Diff(wantUnmapped, r.Unmapped()); diff != "" {
 		t.Errorf("Unmapped (-want +got):\n%s", diff)
 	}

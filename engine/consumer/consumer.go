@@ -69,6 +69,8 @@ type Outcome struct {
 	Events int   // processed: their jobs and the cursor are committed
 	Jobs   int   // inserted
 	Lost   int64 // events that retention had removed
+	// Traces are the traceparents of the events that the round passed, each once, in the order of their numbers.
+	Traces []string
 	// Outage says that the round failed because the database cannot be reached. Whoever ran it sets this and tells
 	// of it once for all consumers, so the runner says nothing.
 	Outage bool
@@ -135,7 +137,7 @@ func (s *Service) once(ctx context.Context, c round.Consumer) Outcome {
 	if outcome.End.Transaction == machine.Commit {
 		outcome.First = b.plan.Process[0]
 		outcome.Events, outcome.Jobs, outcome.Lost = b.events(), len(b.decision.Targets), b.plan.Lost()
-		outcome.Quarantined = b.refusal
+		outcome.Quarantined, outcome.Traces = b.refusal, b.traces()
 		outcome.Full = b.decision.Cut || len(b.snapshot.Events) >= c.Batch
 	}
 	if outcome.Err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"example.com/bothy/engine/machine"
@@ -31,6 +32,7 @@ const (
 	endUnfinalized     = "unfinalized"
 	messageFailed      = "event consumer round failed"
 	messageRecovered   = "event consumer recovered"
+	messageFlaps       = "event consumer fails and recovers in turn: told again once that has settled"
 	messageLocked      = "event consumer held up: another transaction keeps its cursor locked"
 	messageUnlocked    = "event consumer no longer held up"
 	messageUnfinalized = "event consumer stopped: the database was restored or promoted, and that is not finalized"
@@ -42,10 +44,54 @@ const (
 type health struct {
 	name        string
 	logger      *slog.Logger
-	failing     bool
+	failure     failure
 	locked      holdup
 	unfinalized holdup
 	cursor      int64 // where it stood at the last locked round
+}
+
+// mostFailures is how often failing may begin within the time that settles it. After that it is told no more.
+const mostFailures = 3
+
+// failure follows whether a consumer fails. What begins and ends again and again is told that way, once, and then
+// as it is when it has stayed so for a while: whoever reads the log at night wants a handful of lines, not thousands.
+type failure struct {
+	settled time.Duration // how long that while is; 0 tells every change
+
+	holds  bool // now
+	told   bool // as the log has it
+	flaps  bool
+	since  time.Time // when that began
+	change time.Time // the newest
+	begins []time.Time
+}
+
+// changes takes note of whether it holds, and reports what the log has to say: nothing, messageFailed,
+// messageRecovered or messageFlaps.
+func (f *failure) changes(holds bool, now time.Time) (message string) {
+	if f.holds != holds {
+		f.holds, f.change = holds, now
+	}
+	if f.flaps {
+		if now.Sub(f.change) < f.settled {
+			return ""
+		}
+		f.flaps, f.told, f.begins = false, !holds, nil
+	}
+	switch {
+	case f.holds == f.told:
+		return ""
+	case !f.holds:
+		f.told = false
+		return messageRecovered
+	}
+	f.since = now
+	f.begins = append(slices.DeleteFunc(f.begins, func(t time.Time) bool { return now.Sub(t) >= f.settled }), now)
+	if f.flaps = len(f.begins) > mostFailures; f.flaps {
+		return messageFlaps
+	}
+	f.told = true
+	return messageFailed
 }
 
 // holdup is a state that is told once it has lasted, and told again when it ends.
@@ -59,9 +105,9 @@ type holdup struct {
 	told  bool
 }
 
-func newHealth(c Consumer, logger *slog.Logger) *health {
+func newHealth(c Consumer, logger *slog.Logger, settled time.Duration) *health {
 	return &health{
-		name: c.Name, logger: logger,
+		name: c.Name, logger: logger, failure: failure{settled: settled},
 		locked:      holdup{after: c.LockedAfter, level: slog.LevelWarn, begin: messageLocked, end: messageUnlocked, errorType: errorLocked},
 		unfinalized: holdup{level: slog.LevelError, begin: messageUnfinalized, end: messageFinalized, errorType: errorUnfinalized},
 	}
@@ -82,15 +128,25 @@ func (h *health) record(ctx context.Context, o Outcome, open bool) {
 	case o.Outage:
 	case o.End.Failure != "":
 		h.logger.DebugContext(ctx, "event consumer round failed: cause", attrConsumer, h.name, "error.message", errorText(o.Err))
-		if !h.failing {
-			h.failing = true
-			h.logger.LogAttrs(ctx, slog.LevelError, messageFailed,
-				slog.String(attrConsumer, h.name), slog.String(attrErrorType, o.ErrorType()))
-		}
+		h.change(ctx, o, true)
 	case o.End.Edge == machine.Unchanged || open:
-	case h.failing:
-		h.failing = false
-		h.logger.LogAttrs(ctx, slog.LevelInfo, messageRecovered, slog.String(attrConsumer, h.name))
+	default:
+		h.change(ctx, o, false)
+	}
+}
+
+// change tells what is new about failing.
+func (h *health) change(ctx context.Context, o Outcome, fails bool) {
+	switch message := h.failure.changes(fails, time.Now()); message {
+	case messageFailed:
+		h.logger.LogAttrs(ctx, slog.LevelError, messageFailed,
+			slog.String(attrConsumer, h.name), slog.String(attrErrorType, o.ErrorType()))
+	case messageFlaps:
+		h.logger.LogAttrs(ctx, slog.LevelWarn, messageFlaps,
+			slog.String(attrConsumer, h.name), slog.String(attrErrorType, o.ErrorType()))
+	case messageRecovered:
+		h.logger.LogAttrs(ctx, slog.LevelInfo, messageRecovered,
+			slog.String(attrConsumer, h.name), slog.Duration(attrDuration, time.Since(h.failure.since).Round(time.Millisecond)))
 	}
 }
 

@@ -29,11 +29,53 @@ func TestRunnerLogsEdges(t *testing.T) {
 	})
 	want := []string{
 		`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`,
-		`level=INFO msg="event consumer recovered" bothy.consumer.name=push`,
+		`level=INFO msg="event consumer recovered" bothy.consumer.name=push bothy.consumer.duration=0s`,
 		`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=consumer_gap`,
 	}
 	if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(logs.String()), "\n")); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// Case 87: a consumer that fails and recovers every second for an hour is a handful of lines; what it settles at is
+// told, whichever it is, and from then on every change is told again.
+func TestRunnerDampsFlapping(t *testing.T) {
+	t.Parallel()
+	const (
+		fails    = `level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`
+		flaps    = `level=WARN msg="event consumer fails and recovers in turn: told again once that has settled" bothy.consumer.name=push error.type=error`
+		recovers = `level=INFO msg="event consumer recovered" bothy.consumer.name=push bothy.consumer.duration=`
+	)
+	hour := slices.Repeat([]consumer.Outcome{failed, short}, 1800)
+	calm := func(o consumer.Outcome) []consumer.Outcome { return slices.Repeat([]consumer.Outcome{o}, 601) }
+	begin := []string{fails, recovers + "1s", fails, recovers + "1s", fails, recovers + "1s", flaps}
+	for name, tt := range map[string]struct {
+		outcomes []consumer.Outcome
+		want     []string
+	}{
+		"without an end":      {hour, begin},
+		"settled and well":    {slices.Concat(hour, calm(short), []consumer.Outcome{failed, short}), append(slices.Clip(begin), recovers+"1h9m53s", fails, recovers+"1s")},
+		"settled and failing": {slices.Concat(hour, calm(failed), []consumer.Outcome{short}), append(slices.Clip(begin), fails, recovers+"1s")},
+		"seldom": {
+			slices.Concat(slices.Repeat(slices.Concat(calm(failed), []consumer.Outcome{short}), 2), []consumer.Outcome{failed, short, failed}),
+			[]string{fails, recovers + "10m1s", fails, recovers + "10m1s", fails, recovers + "1s", fails},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var logs bytes.Buffer
+			s := &script{outcomes: tt.outcomes}
+			run(t, s, &logs, func(_ *consumer.Runner, wake signals) {
+				for range len(tt.outcomes) - 1 {
+					<-time.After(time.Second)
+					wake <- struct{}{}
+					synctest.Wait()
+				}
+			})
+			if diff := cmp.Diff(tt.want, strings.Split(strings.TrimSpace(logs.String()), "\n")); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -73,7 +115,7 @@ func TestRunnerTellsALongLock(t *testing.T) {
 		"another worker makes a way": {moving, nil},
 		"failures between say nothing": {
 			slices.Concat(times(6, locked), times(1, failed), times(6, locked), times(1, short)),
-			[]string{`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`, held, free + "1m5s", `level=INFO msg="event consumer recovered" bothy.consumer.name=push`},
+			[]string{`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`, held, free + "1m5s", `level=INFO msg="event consumer recovered" bothy.consumer.name=push bothy.consumer.duration=35s`},
 		},
 		"twice": {
 			slices.Concat(times(11, locked), times(1, idle), times(11, locked), times(1, gap)),
@@ -97,7 +139,7 @@ func TestRunnerTellsUnfinalized(t *testing.T) {
 		`level=ERROR msg="event consumer stopped: the database was restored or promoted, and that is not finalized" bothy.consumer.name=push error.type=restore_not_finalized`,
 		`level=ERROR msg="event consumer round failed" bothy.consumer.name=push error.type=error`,
 		`level=INFO msg="event consumer goes on: the restore is finalized" bothy.consumer.name=push bothy.consumer.duration=30s`,
-		`level=INFO msg="event consumer recovered" bothy.consumer.name=push`,
+		`level=INFO msg="event consumer recovered" bothy.consumer.name=push bothy.consumer.duration=10s`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)

@@ -5,6 +5,7 @@ package consumer
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"example.com/bothy/engine/machine"
 )
@@ -18,6 +19,10 @@ type Loop struct {
 	Logger   *slog.Logger
 	Observe  func(name string, o Outcome) // sees every round; may be nil
 
+	// Settled is how long failing, or doing well, must last to be told again once that changes too often; 0: every
+	// change is told.
+	Settled time.Duration
+
 	// Begin reports whether another round may begin.
 	Begin func() bool
 	// Pause waits until there may be something to do, at most for the poll interval, and reports whether
@@ -28,7 +33,7 @@ type Loop struct {
 // Run goes from round to round until it may not, or until the table says so.
 func (l Loop) Run(ctx context.Context) {
 	c := l.Consumer
-	health, batch, hunt := newHealth(c, l.Logger), newBatch(c, l.Logger), hunt{after: c.QuarantineAfter}
+	health, batch, hunt := newHealth(c, l.Logger, l.Settled), newBatch(c, l.Logger), hunt{after: c.QuarantineAfter}
 	for l.Begin() {
 		c.Batch, c.Suspect = batch.now, hunt.suspect
 		outcome := l.Rounds.Round(ctx, c.Consumer)

@@ -28,6 +28,9 @@ type Rounds interface {
 	Round(ctx context.Context, c round.Consumer) Outcome
 }
 
+// settled is how long a consumer that fails and recovers again and again has to stay as it is to be told again.
+const settled = 10 * time.Minute
+
 // Runner runs each consumer on a goroutine of its own: a round, then another at once after a full batch,
 // else at the next wake or poll. Start it once; Stop ends it.
 type Runner struct {
@@ -200,7 +203,7 @@ func (r *Runner) loop(ctx context.Context, c Consumer, wake <-chan struct{}) {
 	poll := time.NewTimer(c.PollInterval)
 	defer poll.Stop()
 	Loop{
-		Rounds: r.rounds, Consumer: c, Logger: r.logger, Observe: r.observe,
+		Rounds: r.rounds, Consumer: c, Logger: r.logger, Observe: r.observe, Settled: settled,
 		Begin: func() bool { return !r.stops() },
 		Pause: func(ctx context.Context) bool {
 			poll.Reset(c.PollInterval)

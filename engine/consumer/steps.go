@@ -170,3 +170,16 @@ func (b *bound) apply(ctx context.Context) (err error) {
 
 // events is how many events the round passes with its cursor.
 func (b *bound) events() int { return int(b.decision.Through - b.plan.Process[0] + 1) }
+
+// traces are the traceparents of these events, each once.
+func (b *bound) traces() []string {
+	var traces []string
+	seen := map[string]bool{}
+	for _, e := range b.snapshot.Events {
+		if e.Traceparent != "" && e.Seq <= b.decision.Through && !seen[e.Traceparent] {
+			seen[e.Traceparent] = true
+			traces = append(traces, e.Traceparent)
+		}
+	}
+	return traces
+}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -22,6 +23,17 @@ import (
 // fetch, and not from this machine's.
 var jobColumns = []string{"args", "kind", "max_attempts", "priority", "queue", "tags"}
 
+// metadataColumn is written as well when an event of the round has a trace.
+const metadataColumn = "metadata"
+
+// columnsOf are the columns of the jobs.
+func columnsOf(jobs round.Jobs) []string {
+	if jobs.Traces == nil {
+		return jobColumns
+	}
+	return append(slices.Clip(jobColumns), metadataColumn)
+}
+
 // copyHeader begins a binary COPY: the signature, no flags, no extension.
 const copyHeader = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
@@ -32,14 +44,16 @@ const copyHeader = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 type copyRows struct {
 	targets []round.Target
 	epoch   string
-	same    []byte // all columns after args: they are the same in every row
+	traces  map[int64]string
+	columns int
+	same    []byte // all columns between args and the metadata: they are the same in every row
 	buffer  []byte // encoded, not read yet
 	begun   bool
 	done    bool
 }
 
 // newCopyRows prepares the jobs of a consumer.
-func newCopyRows(c round.Consumer, epoch string, targets []round.Target) *copyRows {
+func newCopyRows(c round.Consumer, jobs round.Jobs) *copyRows {
 	var same []byte
 	same = appendField(same, c.Job.Kind)
 	same = binary.BigEndian.AppendUint32(same, 2)
@@ -48,7 +62,7 @@ func newCopyRows(c round.Consumer, epoch string, targets []round.Target) *copyRo
 	same = binary.BigEndian.AppendUint16(same, uint16(c.Job.Priority)) //nolint:gosec // 1 to 4
 	same = appendField(same, c.Job.Queue)
 	same = appendTags(same, c.Name)
-	return &copyRows{targets: targets, epoch: epoch, same: same}
+	return &copyRows{targets: jobs.Targets, epoch: jobs.Epoch, traces: jobs.Traces, columns: len(columnsOf(jobs)), same: same}
 }
 
 // varcharOID is the type of one tag.
@@ -96,16 +110,45 @@ func (c *copyRows) grow() error {
 	}
 	t := c.targets[0]
 	c.targets = c.targets[1:]
-	c.buffer = binary.BigEndian.AppendUint16(c.buffer, uint16(len(jobColumns))) //nolint:gosec // six
-	length := len(c.buffer)
-	c.buffer = append(c.buffer, 0, 0, 0, 0, 1) // the length is filled in below; 1 is the version of jsonb
+	c.buffer = binary.BigEndian.AppendUint16(c.buffer, uint16(c.columns)) //nolint:gosec // six or seven
+	length := c.beginJSON()
 	var err error
 	if c.buffer, err = appendArgs(c.buffer, t, c.epoch); err != nil {
 		return err
 	}
-	binary.BigEndian.PutUint32(c.buffer[length:], uint32(len(c.buffer)-length-4)) //nolint:gosec // below the limit of a row
+	c.endJSON(length)
 	c.buffer = append(c.buffer, c.same...)
+	if c.traces != nil {
+		length = c.beginJSON()
+		c.buffer = appendMetadata(c.buffer, c.traces[t.Seq])
+		c.endJSON(length)
+	}
 	return nil
+}
+
+// beginJSON begins a field of jsonb whose length endJSON fills in; 1 is the version of the format.
+func (c *copyRows) beginJSON() (length int) {
+	length = len(c.buffer)
+	c.buffer = append(c.buffer, 0, 0, 0, 0, 1)
+	return length
+}
+
+func (c *copyRows) endJSON(length int) {
+	binary.BigEndian.PutUint32(c.buffer[length:], uint32(len(c.buffer)-length-4)) //nolint:gosec // below the limit of a row
+}
+
+// traceLength is how long a traceparent is.
+const traceLength = 55
+
+// appendMetadata writes the metadata of a job: the trace of its event under the name that W3C Trace Context gives it,
+// so that a worker can hand the metadata to its propagator as they are. What is no traceparent is left out.
+func appendMetadata(b []byte, trace string) []byte {
+	if len(trace) != traceLength || !plain(trace) {
+		return append(b, "{}"...)
+	}
+	b = append(b, `{"traceparent":"`...)
+	b = append(b, trace...)
+	return append(b, `"}`...)
 }
 
 // appendArgs writes the arguments of a target as JSON. A recipient that JSON or PostgreSQL cannot hold as it
@@ -154,12 +197,12 @@ func plain(text string) bool {
 }
 
 // copyJobs sends one COPY, whatever the number of targets. A tracer of the connection sees it like any other.
-func copyJobs(ctx context.Context, conn *pgx.Conn, table pgx.Identifier, rows *copyRows, want int) (err error) {
+func copyJobs(ctx context.Context, conn *pgx.Conn, table pgx.Identifier, columns []string, rows *copyRows, want int) (err error) {
 	if tracer, ok := conn.Config().Tracer.(pgx.CopyFromTracer); ok {
-		ctx = tracer.TraceCopyFromStart(ctx, conn, pgx.TraceCopyFromStartData{TableName: table, ColumnNames: jobColumns})
+		ctx = tracer.TraceCopyFromStart(ctx, conn, pgx.TraceCopyFromStartData{TableName: table, ColumnNames: columns})
 		defer func() { tracer.TraceCopyFromEnd(ctx, conn, pgx.TraceCopyFromEndData{Err: err}) }()
 	}
-	tag, err := conn.PgConn().CopyFrom(ctx, rows, `COPY `+table.Sanitize()+` (`+strings.Join(jobColumns, ", ")+`) FROM STDIN BINARY`)
+	tag, err := conn.PgConn().CopyFrom(ctx, rows, `COPY `+table.Sanitize()+` (`+strings.Join(columns, ", ")+`) FROM STDIN BINARY`)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@
 //
 //	{"seq": 42, "recipient": "alex", "epoch": "0190..."}
 //
-// and its tag is the name of the consumer. Together they are the stable identity of a delivery.
+// and its tag is the name of the consumer. Together they are the stable identity of a delivery. The metadata of a job
+// hold the traceparent of its event, when the producer gave one, and nothing else.
 package jobs
 
 import (
@@ -67,15 +68,15 @@ const few = 30
 
 // Insert adds one job per target. A few jobs are sent with Exec; more travel by a single COPY, and what is in
 // memory then does not depend on their number. Once the transaction has committed, call Inserted.
-func (i *Inserter) Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, epoch string, targets []round.Target) error {
-	if len(targets) == 0 {
+func (i *Inserter) Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, jobs round.Jobs) error {
+	if len(jobs.Targets) == 0 {
 		return nil
 	}
 	table := pgx.Identifier{i.schema, "river_job"}
-	if len(targets) <= few {
-		return insertFew(ctx, tx, table, c, epoch, targets)
+	if len(jobs.Targets) <= few {
+		return insertFew(ctx, tx, table, c, jobs)
 	}
-	return copyJobs(ctx, tx.Conn(), table, newCopyRows(c, epoch, targets), len(targets))
+	return copyJobs(ctx, tx.Conn(), table, columnsOf(jobs), newCopyRows(c, jobs), len(jobs.Targets))
 }
 
 // Inserted tells River's workers that a committed round has put jobs into a queue. It does not block.
@@ -85,29 +86,38 @@ func (i *Inserter) Inserted(queue string) { i.notifier.mark(queue) }
 func (i *Inserter) Close() { i.notifier.close() }
 
 // insertFew sends one statement, and the same one whatever the number of targets.
-func insertFew(ctx context.Context, tx pgx.Tx, table pgx.Identifier, c round.Consumer, epoch string, targets []round.Target) error {
-	args := make([]string, len(targets))
-	for i, t := range targets {
-		encoded, err := appendArgs(nil, t, epoch)
+func insertFew(ctx context.Context, tx pgx.Tx, table pgx.Identifier, c round.Consumer, jobs round.Jobs) error {
+	args := make([]string, len(jobs.Targets))
+	for i, t := range jobs.Targets {
+		encoded, err := appendArgs(nil, t, jobs.Epoch)
 		if err != nil {
 			return err
 		}
 		args[i] = string(encoded)
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO `+table.Sanitize()+` (`+strings.Join(jobColumns, ", ")+`)
-SELECT a.args::jsonb, $2, $3, $4, $5, $6 FROM unnest($1::text[]) AS a (args)`,
-		args, c.Job.Kind, c.Job.MaxAttempts, c.Job.Priority, c.Job.Queue, []string{c.Name})
+	values := []any{args, c.Job.Kind, c.Job.MaxAttempts, c.Job.Priority, c.Job.Queue, []string{c.Name}}
+	arrays, metadata := `unnest($1::text[]) AS a (args)`, ``
+	if jobs.Traces != nil {
+		all := make([]string, len(jobs.Targets))
+		for i, t := range jobs.Targets {
+			all[i] = string(appendMetadata(nil, jobs.Traces[t.Seq]))
+		}
+		values = append(values, all)
+		arrays, metadata = `unnest($1::text[], $7::text[]) AS a (args, metadata)`, `, a.metadata::jsonb`
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO `+table.Sanitize()+` (`+strings.Join(columnsOf(jobs), ", ")+`)
+SELECT a.args::jsonb, $2, $3, $4, $5, $6`+metadata+` FROM `+arrays, values...)
 	return err
 }
 
 // InsertOwn adds a job that a handler made itself: args are stored as their JSON, job says where to; zero
-// values are River's defaults.
-func (i *Inserter) InsertOwn(ctx context.Context, tx pgx.Tx, args postgres.OwnArgs, job round.Job) error {
+// values are River's defaults. It carries the traceparent of its event, when that has one.
+func (i *Inserter) InsertOwn(ctx context.Context, tx pgx.Tx, args postgres.OwnArgs, job round.Job, traceparent string) error {
 	if args == nil {
 		return errors.New("insert a job: no arguments")
 	}
 	// by COPY too: River's other way of inserting needs the right to UPDATE its table
-	options := &river.InsertOpts{MaxAttempts: job.MaxAttempts, Priority: job.Priority, Queue: job.Queue}
+	options := &river.InsertOpts{MaxAttempts: job.MaxAttempts, Priority: job.Priority, Queue: job.Queue, Metadata: appendMetadata(nil, traceparent)}
 	_, err := i.client.InsertManyFastTx(ctx, tx, []river.InsertManyParams{{Args: args, InsertOpts: options}})
 	if err != nil {
 		return fmt.Errorf("insert a job of kind %q: %w", args.Kind(), err)

@@ -24,7 +24,10 @@ import (
 
 func TestMain(m *testing.M) { enginetest.Main(m) }
 
-const epoch = "0190a000-0000-7000-8000-000000000001"
+const (
+	epoch = "0190a000-0000-7000-8000-000000000001"
+	trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+)
 
 var push = round.Consumer{Name: "push-mail", Job: round.Job{Kind: "mail.send", Queue: "mail", MaxAttempts: 12, Priority: 3}}
 
@@ -36,13 +39,19 @@ func (rivers) Kind() string { return push.Job.Kind }
 // insert runs Insert in a transaction of its own.
 func insert(t testing.TB, pool *pgxpool.Pool, targets ...round.Target) error {
 	t.Helper()
+	return insertTraced(t, pool, nil, targets...)
+}
+
+// insertTraced is insert, for events with traces.
+func insertTraced(t testing.TB, pool *pgxpool.Pool, traces map[int64]string, targets ...round.Target) error {
+	t.Helper()
 	inserter, err := jobs.NewInserter(t.Context(), pool, enginetest.JobsSchema)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer inserter.Close()
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		return inserter.Insert(t.Context(), tx, push, epoch, targets)
+		return inserter.Insert(t.Context(), tx, push, round.Jobs{Epoch: epoch, Targets: targets, Traces: traces})
 	})
 	if err == nil {
 		inserter.Inserted(push.Job.Queue)
@@ -98,6 +107,29 @@ FROM public.river_job j ORDER BY id`)
 	}
 	if diff := cmp.Diff(want, rowsOf()[:len(want)]); diff != "" {
 		t.Errorf("rows of the engine, copied (-River +engine):\n%s", diff)
+	}
+}
+
+// Each job carries the trace of its own event, and a job of an event without one is as River itself would write it.
+func TestInsertCarriesTraces(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	for _, others := range []int{0, 1000} { // by INSERT, by COPY
+		targets := append([]round.Target{{Seq: 1, Recipient: "alex"}, {Seq: 1, Recipient: "sam"}, {Seq: 2, Recipient: "alex"}, {Seq: 3}}, make([]round.Target, others)...)
+		traces := map[int64]string{1: trace, 3: `"}` + strings.Repeat("x", 53)} // the second is none, as long as it is
+		if err := insertTraced(t, db.App(t), traces, targets...); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := db.Admin(t).Query(t.Context(), `SELECT concat_ws(' ', args ->> 'seq', args ->> 'recipient', metadata) FROM public.river_job ORDER BY id LIMIT 4`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		want := []string{`1 alex {"traceparent": "` + trace + `"}`, `1 sam {"traceparent": "` + trace + `"}`, `2 alex {}`, `3  {}`}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("jobs with %d others, %v (-want +got):\n%s", others, err, diff)
+		}
+		db.Exec(t, `TRUNCATE public.river_job`)
 	}
 }
 
@@ -185,16 +217,17 @@ func TestInsertOwn(t *testing.T) {
 	}
 	defer inserter.Close()
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		return inserter.InsertOwn(t.Context(), tx, own{"hello"}, round.Job{Queue: "notes"})
+		return inserter.InsertOwn(t.Context(), tx, own{"hello"}, round.Job{Queue: "notes"}, trace)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var args, queue string
-	if err := db.Admin(t).QueryRow(t.Context(), `SELECT args::text, queue FROM public.river_job WHERE kind = 'own.note'`).Scan(&args, &queue); err != nil || args != `{"note": "hello"}` || queue != "notes" {
-		t.Errorf("job: args %s, queue %s, %v", args, queue, err)
+	var args, queue, metadata string
+	err = db.Admin(t).QueryRow(t.Context(), `SELECT args::text, queue, metadata::text FROM public.river_job WHERE kind = 'own.note'`).Scan(&args, &queue, &metadata)
+	if err != nil || args != `{"note": "hello"}` || queue != "notes" || metadata != `{"traceparent": "`+trace+`"}` {
+		t.Errorf("job: args %s, queue %s, metadata %s, %v", args, queue, metadata, err)
 	}
-	if err := inserter.InsertOwn(t.Context(), nil, nil, round.Job{}); err == nil {
+	if err := inserter.InsertOwn(t.Context(), nil, nil, round.Job{}, ""); err == nil {
 		t.Error("InsertOwn without arguments: no error")
 	}
 }

@@ -17,13 +17,15 @@ import (
 // breaking is an inserter whose statement fails, and which does not tell.
 type breaking struct{}
 
-func (breaking) Insert(ctx context.Context, tx pgx.Tx, _ round.Consumer, _ string, _ []round.Target) error {
+func (breaking) Insert(ctx context.Context, tx pgx.Tx, _ round.Consumer, _ round.Jobs) error {
 	var n int
 	_ = tx.QueryRow(ctx, `SELECT 1 / 0`).Scan(&n)
 	return nil
 }
 
-func (breaking) InsertOwn(context.Context, pgx.Tx, postgres.OwnArgs, round.Job) error { return nil }
+func (breaking) InsertOwn(context.Context, pgx.Tx, postgres.OwnArgs, round.Job, string) error {
+	return nil
+}
 
 // PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK and without an error. Taking that for
 // success would move on without the jobs.

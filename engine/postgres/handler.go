@@ -26,7 +26,8 @@ type Handler func(ctx context.Context, tx *HandlerTx, e round.Event) (recipients
 // HandlerTx is the round's transaction as a handler sees it: it can neither be committed nor rolled back, and
 // it ends when the handler returns. Each text is one statement.
 type HandlerTx struct {
-	tx *Tx
+	tx    *Tx
+	event round.Event
 
 	mu    sync.Mutex
 	ended bool
@@ -93,14 +94,15 @@ func (r *handlerRow) Scan(into ...any) error {
 	return r.rows.Err()
 }
 
-// InsertJob inserts a River job of the handler's own. It is committed or rolled back with the round.
+// InsertJob inserts a River job of the handler's own. It is committed or rolled back with the round, and carries the
+// trace of the event on.
 func (h *HandlerTx) InsertJob(ctx context.Context, args OwnArgs, job round.Job) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
 		return errHandlerReturned
 	}
-	return h.tx.store.options.Inserter.InsertOwn(ctx, jobTx{h.tx}, args, job)
+	return h.tx.store.options.Inserter.InsertOwn(ctx, jobTx{h.tx}, args, job, h.event.Traceparent)
 }
 
 // call calls the handler and then ends what it was given, also after a panic. A handler that broke off may have
@@ -224,7 +226,7 @@ func (tx *Tx) handle(ctx context.Context, events []round.Event, limit int, throu
 // ask asks the handler about one event.
 func (tx *Tx) ask(ctx context.Context, handler Handler, e round.Event) ([]string, error) {
 	name := tx.consumer.Rule.Handler
-	own := &HandlerTx{tx: tx}
+	own := &HandlerTx{tx: tx, event: e}
 	recipients, err := call(ctx, handler, own, e)
 	if err != nil {
 		err = &HandlerError{Name: name, Seq: e.Seq, cause: err}

@@ -13,7 +13,7 @@ import (
 	"example.com/bothy/engine/round"
 )
 
-// columns are those of an event that a consumer needs beside the number. No round reads a payload here: a
+// columns are those of an event that a consumer needs beside the number and the trace. No round reads a payload here: a
 // handler gets it later, for the events that are its own.
 type columns struct {
 	kind, resource, resourceID, audience, size bool
@@ -44,7 +44,7 @@ func columnsOf(c round.Consumer) columns {
 
 // list is the columns in the order of scanSnapshot.
 func (c columns) list() []string {
-	names := []string{"e.seq"}
+	names := []string{"e.seq", "e.traceparent"}
 	for _, column := range []struct {
 		need bool
 		name string
@@ -112,9 +112,9 @@ const audienceBytes = 4 << 20
 // of those alone whose compressed sizes are within the bound: telling means unpacking.
 func (c columns) fitting() (before, after string) {
 	const above = ` OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)`
-	kept := "e.seq"
+	kept := "e.seq, e.traceparent"
 	if c.kind {
-		kept = "e.seq, e.type"
+		kept = "e.seq, e.traceparent, e.type"
 	}
 	before = fmt.Sprintf(`SELECT %[1]s, CASE WHEN e.fits THEN e.audience END AS audience, e.fits FROM (
 	SELECT %[1]s, e.audience, e.packed < %[2]d AND coalesce(sum(e.jobs)%[3]s < %[4]d AND coalesce(sum(e.bytes)%[3]s < %[2]d AS fits FROM (
@@ -135,10 +135,10 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 	header := []any{&snapshot.Cursor, &snapshot.Head, &snapshot.Room, &floor, &epoch, &storedSystem, &storedTimeline, &system, &timeline}
 	skip := make([]any, headerColumns)
 	var e round.Event
-	var kind, resource, resourceID pgtype.Text
+	var trace, kind, resource, resourceID pgtype.Text
 	var bytes pgtype.Int8
 	var packed, fits pgtype.Bool
-	event := []any{&seq}
+	event := []any{&seq, &trace}
 	for _, column := range []struct {
 		need bool
 		into any
@@ -166,7 +166,7 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 		if !seq.Valid {
 			continue
 		}
-		e.Seq, e.Type, e.Resource, e.ResourceID = seq.Int64, kind.String, resource.String, resourceID.String
+		e.Seq, e.Traceparent, e.Type, e.Resource, e.ResourceID = seq.Int64, trace.String, kind.String, resource.String, resourceID.String
 		if fits.Valid && !fits.Bool && snapshot.Whole == 0 {
 			snapshot.Whole = e.Seq - 1
 		}

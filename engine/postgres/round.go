@@ -152,12 +152,13 @@ func (tx *Tx) Read(ctx context.Context) (round.Snapshot, error) {
 	return tx.snapshot, nil
 }
 
-// Insert adds one job per target, stamped with the epoch that Read saw.
+// Insert adds one job per target, stamped with the epoch that Read saw and with the trace of its event.
 func (tx *Tx) Insert(ctx context.Context, targets []round.Target) error {
 	if len(targets) == 0 {
 		return nil
 	}
-	return failed("insert jobs", tx.store.options.Inserter.Insert(ctx, jobTx{tx}, tx.consumer, tx.epoch, targets))
+	jobs := round.Jobs{Epoch: tx.epoch, Targets: targets, Traces: tx.snapshot.Traces()}
+	return failed("insert jobs", tx.store.options.Inserter.Insert(ctx, jobTx{tx}, tx.consumer, jobs))
 }
 
 // Advance arms the move of the cursor. It is sent together with COMMIT, and the transaction fails unless

@@ -56,9 +56,9 @@ type Options struct {
 // travel with the commit, so it must not need their result.
 type Inserter interface {
 	// Insert adds one job per target.
-	Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, epoch string, targets []round.Target) error
-	// InsertOwn adds a job that a handler made itself.
-	InsertOwn(ctx context.Context, tx pgx.Tx, args OwnArgs, job round.Job) error
+	Insert(ctx context.Context, tx pgx.Tx, c round.Consumer, jobs round.Jobs) error
+	// InsertOwn adds a job that a handler made itself, about an event with a traceparent or an empty one.
+	InsertOwn(ctx context.Context, tx pgx.Tx, args OwnArgs, job round.Job, traceparent string) error
 }
 
 // OwnArgs are the arguments of a job that a handler inserts itself. They are stored as their JSON.

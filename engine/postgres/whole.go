@@ -97,15 +97,16 @@ func (w *whole) next(ctx context.Context) ([]round.Event, error) {
 	part := w.left[:n]
 	w.left = w.left[n:]
 	where, args := among(part)
-	rows, err := w.conn.Query(ctx, `SELECT e.seq, e.type, e.resource, e.resource_id, e.audience, e.id::text, e.payload, e.occurred_at, e.event_time
+	rows, err := w.conn.Query(ctx, `SELECT e.seq, e.type, e.resource, e.resource_id, e.audience, e.id::text, e.payload, e.occurred_at, e.event_time, e.traceparent
 FROM `+w.store.schema+`.event_log e WHERE `+where+` ORDER BY e.seq`, args...)
 	if err != nil {
 		return nil, failed("read the events of a handler", err)
 	}
 	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e round.Event, err error) {
 		var at pgtype.Timestamptz
-		err = row.Scan(&e.Seq, &e.Type, &e.Resource, &e.ResourceID, &e.Audience, &e.ID, &e.Payload, &e.OccurredAt, &at)
-		e.EventTime = at.Time
+		var trace pgtype.Text
+		err = row.Scan(&e.Seq, &e.Type, &e.Resource, &e.ResourceID, &e.Audience, &e.ID, &e.Payload, &e.OccurredAt, &at, &trace)
+		e.EventTime, e.Traceparent = at.Time, trace.String
 		return e, err
 	})
 	if err == nil && len(events) != n {

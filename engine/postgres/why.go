@@ -96,10 +96,10 @@ FROM `+q.store.schema+`.instance`).Scan(&q.Floor, &q.Epoch)
 	if err != nil {
 		return err
 	}
-	err = q.tx.QueryRow(ctx, `SELECT seq, id::text, type, resource, resource_id, audience, payload, occurred_at, event_time,
+	err = q.tx.QueryRow(ctx, `SELECT seq, id::text, type, resource, resource_id, audience, payload, occurred_at, event_time, coalesce(traceparent, ''),
 	extract(epoch FROM clock_timestamp() - occurred_at)::float8
 FROM `+q.store.schema+`.event_log WHERE seq = $1`, seq).
-		Scan(&e.Seq, &e.ID, &e.Type, &e.Resource, &e.ResourceID, &e.Audience, &e.Payload, &e.OccurredAt, &eventTime, &age)
+		Scan(&e.Seq, &e.ID, &e.Type, &e.Resource, &e.ResourceID, &e.Audience, &e.Payload, &e.OccurredAt, &eventTime, &e.Traceparent, &age)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -210,6 +210,19 @@ type wire struct {
 	Payload    json.RawMessage `json:"payload,omitempty"`
 	Time       string          `json:"event_time,omitempty"`
 	ID         string          `json:"id,omitempty"`
+	Trace      string          `json:"traceparent,omitempty"`
+}
+
+// malformed is a traceparent for one that is none. Left out altogether it would give the event the transaction's.
+const malformed = "-"
+
+// traceOf is what is sent for a traceparent. The server decides whether it is one; here only what PostgreSQL could not
+// read as text is replaced.
+func traceOf(traceparent string) string {
+	if traceparent != "" && checkText(traceparent) != nil {
+		return malformed
+	}
+	return traceparent
 }
 
 // encode checks every event before the first is sent, and packs them into chunks.
@@ -229,7 +242,7 @@ func encode(events []Event) ([]chunk, error) {
 		if err := e.check(i); err != nil {
 			return nil, err
 		}
-		w := wire{Type: e.Type, Resource: e.Resource, ResourceID: e.ResourceID, Audience: e.Audience, Payload: e.Payload, ID: e.ID}
+		w := wire{Type: e.Type, Resource: e.Resource, ResourceID: e.ResourceID, Audience: e.Audience, Payload: e.Payload, ID: e.ID, Trace: traceOf(e.Traceparent)}
 		if !e.Time.IsZero() {
 			w.Time = e.Time.UTC().Format(time.RFC3339Nano)
 		}

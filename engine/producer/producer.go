@@ -45,6 +45,10 @@ type Event struct {
 	Time time.Time
 	// ID is a UUID; empty lets the server choose a random one.
 	ID string
+	// Traceparent is the trace that this belongs to, as W3C Trace Context writes it (00-<trace>-<span>-01): the jobs
+	// of the event carry it on. Empty is that of the transaction, when it set bothy.traceparent, else none. One that
+	// is malformed is left out, as the standard wants: a trace never costs a transaction.
+	Traceparent string
 }
 
 // Querier is the transaction to append in. A pgx.Tx is the use that this package is made for; on a

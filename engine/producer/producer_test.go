@@ -30,11 +30,12 @@ type stored struct {
 	Audience                   []string
 	Payload                    string
 	Time                       *time.Time
+	Trace                      string
 }
 
 func readLog(t *testing.T, db *enginetest.DB) []stored {
 	t.Helper()
-	rows, err := db.Owner(t).Query(t.Context(), `SELECT seq, id::text, type, resource, resource_id, audience, payload::text, event_time FROM bothy.event_log ORDER BY seq`)
+	rows, err := db.Owner(t).Query(t.Context(), `SELECT seq, id::text, type, resource, resource_id, audience, payload::text, event_time, coalesce(traceparent, '') FROM bothy.event_log ORDER BY seq`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +77,40 @@ func TestAppend(t *testing.T) {
 		}
 	}
 	want := []stored{
-		{1, id1, "order.created", "order", "42", []string{"alex", `s"am, {x}`}, `{"a": "é 😀 \\u0000"}`, &at},
-		{2, ids[1], "message.created", "", "", []string{}, `{}`, nil},
+		{1, id1, "order.created", "order", "42", []string{"alex", `s"am, {x}`}, `{"a": "é 😀 \\u0000"}`, &at, ""},
+		{2, ids[1], "message.created", "", "", []string{}, `{}`, nil, ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// A trace goes with its event. One that is none is left out, whatever it holds, and does not become that of the
+// transaction.
+func TestAppendTraces(t *testing.T) {
+	t.Parallel()
+	db := enginetest.New(t)
+	const (
+		around = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-00"
+		own    = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	)
+	conn := enginetest.Connect(t, db.ProducerURL)
+	if _, err := conn.Exec(t.Context(), `SET bothy.traceparent = '`+around+`'`); err != nil {
+		t.Fatal(err)
+	}
+	var events []producer.Event
+	for _, trace := range []string{own, "", "00-1", "\xff", "a\x00b"} {
+		events = append(events, producer.Event{Type: "a", Traceparent: trace})
+	}
+	if _, err := producer.Append(t.Context(), conn, events...); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range readLog(t, db) {
+		got = append(got, row.Trace)
+	}
+	if diff := cmp.Diff([]string{own, around, "", "", ""}, got); diff != "" {
+		t.Errorf("traces (-want +got):\n%s", diff)
 	}
 }
 

@@ -26,12 +26,22 @@ type Event struct {
 	Payload    json.RawMessage
 	OccurredAt time.Time // the server's clock when the event was numbered
 	EventTime  time.Time // the producer's, zero when it gave none
+	// Traceparent is the trace that the producer gave the event, as W3C Trace Context writes it; empty when it gave
+	// none. It is read for every rule.
+	Traceparent string
 }
 
 // Target is one job to be: an event and who it is for. Recipient is empty under the rule none.
 type Target struct {
 	Seq       int64
 	Recipient string
+}
+
+// Jobs are what a round inserts: one job per target.
+type Jobs struct {
+	Epoch   string // stamped on each
+	Targets []Target
+	Traces  map[int64]string // traceparents by the numbers of events; each job carries that of its event
 }
 
 // Identity names the database cluster and the history it is on. The zero value means not known.
@@ -103,6 +113,21 @@ func (s Snapshot) Reading() Reading {
 	default:
 		return None
 	}
+}
+
+// Traces are the traceparents of the events, by their numbers; nil when no event has one.
+func (s Snapshot) Traces() map[int64]string {
+	var traces map[int64]string
+	for _, e := range s.Events {
+		if e.Traceparent == "" {
+			continue
+		}
+		if traces == nil {
+			traces = map[int64]string{}
+		}
+		traces[e.Seq] = e.Traceparent
+	}
+	return traces
 }
 
 // Plan plans the events of the snapshot. A number above the head was not given out by the counter: it

@@ -23,6 +23,10 @@ func Page() []byte {
 	for _, a := range LogAttributes() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", a.Name, a.Means)
 	}
+	b.WriteString(pageSpans)
+	for _, a := range SpanAttributes() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", a.Name, a.Means)
+	}
 	b.WriteString(pageEnd)
 	return []byte(b.String())
 }
@@ -102,12 +106,49 @@ The body of ` + "`/readyz`" + ` is JSON: ` + "`ready`" + `, ` + "`reasons`" + `,
 
 ` + "`log.format`" + ` is text or JSON, ` + "`log.level`" + ` the mildest level that is written. Messages are constant; what differs is in the
 attributes, and only these occur. A condition is told when it begins and when it ends, not in between: an outage of the
-database is two lines for the whole process, however many consumers there are.
+database is two lines for the whole process, however many consumers there are. A consumer whose failing begins more than
+three times in ten minutes is told to fail and recover in turn, and then again once it has been one of the two for ten.
+
+| Attribute | Meaning |
+|---|---|
+`
+
+const pageSpans = `
+No record holds a payload, a recipient, a secret or (above level ` + "`debug`" + `) the text of an error.
+
+## Spans
+
+` + "`engine run`" + ` sends a span for each round that did work or failed to the collector of ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + ` or
+` + "`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`" + `; ` + "`OTEL_TRACES_EXPORTER=none`" + ` turns it off, and ` + "`OTEL_TRACES_SAMPLER`" + ` thins them
+out. A round that finds nothing to do, or its cursor locked, has none. The span is the root of a trace of its own, since
+the events of one round come from many, and links to the spans that appended them (up to 128).
+
+A producer gives an event its trace as the ` + "`traceparent`" + ` of [W3C Trace Context](https://www.w3.org/TR/trace-context/), in
+one of these ways:
+
+| Who appends | How |
+|---|---|
+| SQL, for a whole transaction | ` + "`SET LOCAL bothy.traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'`" + ` before the append |
+| SQL, for one event | the key ` + "`traceparent`" + ` of an element of ` + "`append_events`" + ` |
+| Go | ` + "`Traceparent`" + ` of ` + "`producer.Event`" + ` |
+| ` + "`engine events append`" + ` | the extension attribute ` + "`traceparent`" + ` of CloudEvents |
+
+The log keeps it, and every job of the event carries it in its metadata as ` + "`{\"traceparent\": \"00-...\"}`" + `. So a worker goes
+on with the producer's trace:
+
+` + "```go" + `
+var meta struct{ Traceparent string }
+_ = json.Unmarshal(job.Metadata, &meta)
+ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": meta.Traceparent})
+` + "```" + `
+
+A handler finds it in the event, and its own jobs carry it too. A traceparent that is malformed is left out, as the
+standard says: a trace must not cost a transaction.
 
 | Attribute | Meaning |
 |---|---|
 `
 
 const pageEnd = `
-No record holds a payload, a recipient, a secret or (above level ` + "`debug`" + `) the text of an error.
+A span that failed has the kind of its error as its status. None holds a payload, a recipient or the text of an error.
 `

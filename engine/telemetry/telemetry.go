@@ -5,6 +5,7 @@
 //
 //	rounds (as they end) ----> Signals ----> /metrics (Prometheus, Handler)
 //	observations (background)--^     \-----> readers: OTLP (Collector), tests
+//	                                  \----> spans of rounds: OTLP (SpanCollector), tests
 //
 // It asks nobody: values are handed to it, so a scrape never waits for the database and any number of scrapers
 // costs the database nothing. A value of the database is shown while it is fresh; after that the series is gone,
@@ -29,6 +30,9 @@ import (
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/errgroup"
 )
 
 // Options say what there is to measure.
@@ -45,7 +49,8 @@ type Options struct {
 	HeadroomWanted int64         // numbers with a partition, below which more are made
 	Fresh          time.Duration // how long an observation is shown
 	Ready          func() []string
-	Readers        []sdk.Reader // beside the Prometheus page
+	Readers        []sdk.Reader             // beside the Prometheus page
+	Spans          []sdktrace.SpanProcessor // get a span for each round that did work or failed
 }
 
 // Consumer is a declared consumer.
@@ -79,6 +84,10 @@ type Round struct {
 	Events   int
 	Jobs     int
 	Lost     int64
+	First    int64 // the first number that was processed
+
+	ErrorType string   // of a round that failed, as the log says it
+	Traces    []string // the traceparents of its events, each once
 }
 
 // Signals are the metrics of one process. All methods may be called from many goroutines, and none of them waits
@@ -87,6 +96,8 @@ type Signals struct {
 	options  Options
 	registry *prometheus.Registry
 	provider *sdk.MeterProvider
+	spans    *sdktrace.TracerProvider               // nil where nobody takes spans
+	tracer   trace.Tracer                           // nil with spans
 	consumer map[string]metric.MeasurementOption    // by name
 	end      map[[2]string]metric.MeasurementOption // by name and end
 	reason   map[string]metric.MeasurementOption
@@ -109,6 +120,9 @@ type lastRound struct {
 	end     string    // empty before the first that says something
 	success time.Time // of the newest that ended well, or of the first round
 }
+
+// scope names this library in what is exported.
+const scope = "example.com/bothy"
 
 // New makes the instruments. Shutdown ends them.
 func New(o Options) (*Signals, error) {
@@ -136,7 +150,8 @@ func New(o Options) (*Signals, error) {
 	}
 	s.provider = sdk.NewMeterProvider(options...)
 	s.attributes()
-	if err := s.instruments(s.provider.Meter("example.com/bothy")); err != nil {
+	s.tracing()
+	if err := s.instruments(s.provider.Meter(scope)); err != nil {
 		return nil, fmt.Errorf("make the instruments: %w", err)
 	}
 	return s, nil
@@ -188,6 +203,7 @@ func (s *Signals) Round(ctx context.Context, r Round) {
 	}
 	if slices.Contains(s.options.Works, r.End) {
 		s.duration.Record(ctx, r.Took.Seconds(), consumer)
+		s.span(ctx, r)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,10 +252,23 @@ func (s *Signals) Handler() http.Handler {
 // maxScrapes is how many scrapes are answered at once. More are refused: that is no Prometheus.
 const maxScrapes = 20
 
-// Shutdown hands what was measured to the readers a last time, and ends them.
+// Shutdown hands what was measured to the readers a last time, and what is left of the spans to their processors, and
+// ends them.
 func (s *Signals) Shutdown(ctx context.Context) error {
-	if err := s.provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("end the export of metrics: %w", err)
+	var ended errgroup.Group // at once: one collector that hangs must not take the other's time
+	ended.Go(func() error {
+		if err := s.provider.Shutdown(ctx); err != nil {
+			return fmt.Errorf("end the export of metrics: %w", err)
+		}
+		return nil
+	})
+	if s.spans != nil {
+		ended.Go(func() error {
+			if err := s.spans.Shutdown(ctx); err != nil {
+				return fmt.Errorf("end the export of spans: %w", err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return ended.Wait()
 }
