@@ -50,10 +50,12 @@ type guard struct {
 }
 
 // check looks which database this is. An error is one of looking, and changes nothing.
-func (g *guard) check(ctx context.Context) error {
+func (g *guard) check(ctx context.Context) error { return g.checkBy(ctx, g.recognize) }
+
+// checkBy is check with another way to look while the engine is not held.
+func (g *guard) checkBy(ctx context.Context, look func(context.Context) (postgres.Recognition, error)) error {
 	g.looking.Lock()
 	defer g.looking.Unlock()
-	look := g.recognize
 	if g.hold() != nil {
 		look = g.aside // whoever finalizes waits for the connections of the engine to be gone
 	}

@@ -236,23 +236,32 @@ func (e *Engine) lookAgain() {
 	}
 }
 
-// look asks once where the log and the consumers stand.
+// look asks once which database this is and where the log and the consumers stand: in one statement, unless the engine
+// is held or has yet to learn whether it may read the first.
 func (e *Engine) look(ctx context.Context) error {
-	if err := e.guard.check(ctx); err != nil {
-		return err
+	if e.guard.hold() != nil || !e.store.Recognizes() {
+		if err := e.guard.check(ctx); err != nil {
+			return err
+		}
 	}
-	if e.guard.hold() != nil {
-		e.outage.ends(ctx)
+	var o Observation
+	var before, after time.Time
+	if e.guard.hold() == nil {
+		err := e.guard.checkBy(ctx, func(ctx context.Context) (postgres.Recognition, error) {
+			before = time.Now()
+			observed, err := e.store.Observe(ctx)
+			o, after = observed, time.Now()
+			return o.Recognition(), err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	e.outage.ends(ctx)
+	if e.guard.hold() != nil || after.IsZero() { // the second: it was held while this look waited for another one
 		e.tell(func(h *health) { h.observed = time.Now() })
 		return nil //nolint:nilerr // it answered; where the consumers stand in another history says nothing
 	}
-	before := time.Now()
-	o, err := e.store.Observe(ctx)
-	if err != nil {
-		return err
-	}
-	after := time.Now()
-	e.outage.ends(ctx)
 	seen := telemetry.Observation{Head: o.Head, Headroom: o.Headroom, Held: o.Held, Drift: o.At.Sub(before.Add(after.Sub(before) / 2))}
 	for _, c := range o.Consumers {
 		seen.Standings = append(seen.Standings, telemetry.Standing{Name: c.Name, Lag: c.Lag(), PendingAge: c.PendingAge, Aside: c.Aside})

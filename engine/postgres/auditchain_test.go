@@ -227,12 +227,15 @@ func TestAuditChainOfEarlierRows(t *testing.T) {
 	// as the release before left it
 	err := postgres.RunScript(t.Context(), db.AdminURL, `ALTER TABLE bothy.audit_events DROP COLUMN details_text, DROP COLUMN prev, DROP COLUMN hash;
 DROP FUNCTION bothy.audit_hash(bytea, bigint, timestamptz, text, text, text, text, text);
-DELETE FROM bothy.schema_migration WHERE version = 10`)
+ALTER TABLE bothy.event_stage DROP COLUMN traceparent;
+ALTER TABLE bothy.event_log DROP COLUMN traceparent;
+DROP FUNCTION bothy.traceparent(text);
+DELETE FROM bothy.schema_migration WHERE version >= 10`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	report := migrate(t, postgres.MigrateOptions{AdminURL: db.AdminURL, Schema: enginetest.Schema, Owner: enginetest.OwnerRole, App: enginetest.AppRole})
-	if diff := cmp.Diff([]string{"0010_audit_chain.sql"}, report.Migrations); diff != "" {
+	if diff := cmp.Diff([]string{"0010_audit_chain.sql", "0011_traceparent.sql"}, report.Migrations); diff != "" {
 		t.Errorf("applied (-want +got):\n%s", diff)
 	}
 	db.Exec(t, appendOneDeed, "later")

@@ -65,6 +65,9 @@ const GuardApplication = "bothy-guard"
 
 const recognizing = "look which database this is"
 
+// Recognizes reports whether Observe says which database it looks at, since the role could read that when it was last asked.
+func (s *Store) Recognizes() bool { return s.identity.Load() }
+
 // Recognize looks which database this is. It needs no right but to read the row of the installation.
 func (s *Store) Recognize(ctx context.Context) (Recognition, error) {
 	ctx, cancel := s.bounded(ctx)

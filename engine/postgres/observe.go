@@ -24,12 +24,19 @@ type Observation struct {
 	Epoch         string
 	Stored        round.Identity // the database whose history the cursors follow; zero when not known
 	Current       round.Identity // the database that answered; zero when this role may not read it
+	Recovering    bool           // it replays a log, and nothing can be written
+	Environment   string         // what the installation is called; empty when nobody said
 	Consumers     []State        // that have a cursor, by name
 }
 
 // Finalized reports whether the database is the one whose history the cursors follow, as far as both are known.
 func (o Observation) Finalized() bool {
 	return !o.Stored.Known() || !o.Current.Known() || o.Stored == o.Current
+}
+
+// Recognition is what the same look says about which database it is. A role that may not read that needs Recognize.
+func (o Observation) Recognition() Recognition {
+	return Recognition{Environment: o.Environment, Stored: o.Stored, Current: o.Current, Recovering: o.Recovering}
 }
 
 // Observe looks at the log and at every consumer, in one statement, however many there are. Ages are taken by the
@@ -49,6 +56,9 @@ func (s *Store) Observe(ctx context.Context) (Observation, error) {
 		return Observation{}, failed(doing, err)
 	}
 	o, found, err := scanObservation(rows)
+	if sqlState(err) == codeInsufficientRight {
+		s.identity.Store(false) // as far as is known; Recognize says which right it is
+	}
 	if err == nil && !found { // the counter or the identity is gone
 		err = checkRows(ctx, tx, s.options.Schema)
 	}
@@ -65,8 +75,7 @@ func (s *Store) beginLook() string {
 func (s *Store) observeStatement() string {
 	system, timeline := "NULL::bigint", "NULL::bigint"
 	if s.identity.Load() {
-		system = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE ` + sqlSystem + ` END`
-		timeline = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL ELSE ` + sqlTimeline + ` END`
+		system, timeline = sqlSystem, sqlAnyTimeline
 	}
 	return `SELECT h.*, c.name, c.last_seq, c.updated_at, greatest(0, COALESCE(extract(epoch FROM h.at - COALESCE(
 	(SELECT occurred_at FROM ` + s.schema + `.event_log WHERE seq = c.last_seq + 1),
@@ -77,7 +86,8 @@ FROM (
 		(SELECT count(*) FROM pg_catalog.pg_inherits WHERE inhparent = ` + literal(s.schema+`.event_log`) + `::pg_catalog.regclass),
 		(SELECT greatest(0, extract(epoch FROM clock_timestamp() - since)) FROM ` + s.schema + `.event_log_hold
 			WHERE seen > clock_timestamp() - interval '10 minutes')::float8,
-		i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + `, ` + timeline + `
+		i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline,
+		pg_catalog.pg_is_in_recovery() AS recovering, i.environment
 	FROM (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) n CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	OFFSET 0
 ) h LEFT JOIN ` + s.schema + `.event_consumer_cursors c ON true ORDER BY c.name`
@@ -95,7 +105,7 @@ func scanObservation(rows pgx.Rows) (o Observation, found bool, err error) {
 	var held pgtype.Float8
 	for rows.Next() {
 		err := rows.Scan(&o.At, &o.Head, &o.Headroom, &size, &o.Partitions, &held, &epoch, &storedSystem, &storedTimeline, &system, &timeline,
-			&name, &cursor, &updated, &age, &aside)
+			&o.Recovering, &o.Environment, &name, &cursor, &updated, &age, &aside)
 		if err != nil {
 			return o, found, err
 		}

@@ -15,6 +15,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 func main() {
@@ -62,6 +65,7 @@ type NotifyWorker struct {
 
 // Work sends one notification.
 func (w *NotifyWorker) Work(ctx context.Context, job *river.Job[NotifyArgs]) error {
+	ctx = traced(ctx, job.Metadata) // for whatever it calls: a span begun from here belongs to the producer's trace
 	tx, err := w.pool.Begin(ctx)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -90,7 +94,11 @@ func (w *NotifyWorker) Work(ctx context.Context, job *river.Job[NotifyArgs]) err
 	if answer.RowsAffected() == 1 {
 		// Here a program would send. What leaves the database can leave twice, since the commit below can be
 		// lost: hand the key over as the idempotency key of the request.
-		if _, err := fmt.Fprintf(w.out, "%s %s -> %s\n", event.kind, event.resourceID, job.Args.Recipient); err != nil {
+		line := fmt.Sprintf("%s %s -> %s", event.kind, event.resourceID, job.Args.Recipient)
+		if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+			line += " in trace " + span.TraceID().String()
+		}
+		if _, err := fmt.Fprintln(w.out, line); err != nil {
 			return fmt.Errorf("send %s: %w", key, err)
 		}
 	}
@@ -102,6 +110,13 @@ func (w *NotifyWorker) Work(ctx context.Context, job *river.Job[NotifyArgs]) err
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// traced goes on with the trace that the producer gave the event, if it gave one.
+func traced(ctx context.Context, metadata []byte) context.Context {
+	var meta struct{ Traceparent string }
+	_ = json.Unmarshal(metadata, &meta) // a job without a trace is a job all the same
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": meta.Traceparent})
 }
 
 var errOtherEpoch = errors.New("the job belongs to a history that this database has left")

@@ -61,14 +61,17 @@ func TestWork(t *testing.T) {
 	}
 	_, err = producer.Append(t.Context(), db.Producer(t),
 		producer.Event{Type: "order.placed", Resource: "order", ResourceID: "ord-1", Audience: []string{"alex", "sam"}},
-		producer.Event{Type: "order.paid", Resource: "order", ResourceID: "ord-1", Audience: []string{"alex"}})
+		producer.Event{
+			Type: "order.paid", Resource: "order", ResourceID: "ord-1", Audience: []string{"alex"},
+			Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if o, err := e.Round(t.Context(), "watch-orders"); err != nil || o.Jobs != 3 {
 		t.Fatalf("round: %+v, %v; want 3 jobs", o, err)
 	}
-	db.Exec(t, `INSERT INTO public.river_job (args, kind, queue, max_attempts, tags) SELECT args, kind, queue, max_attempts, tags FROM public.river_job WHERE args @> '{"seq": 2}'`)
+	db.Exec(t, `INSERT INTO public.river_job (args, kind, queue, max_attempts, tags, metadata) SELECT args, kind, queue, max_attempts, tags, metadata FROM public.river_job WHERE args @> '{"seq": 2}'`)
 	db.Exec(t, `INSERT INTO public.river_job (args, kind, queue, max_attempts, tags) SELECT args || '{"epoch": "00000000-0000-7000-8000-000000000000"}', kind, queue, max_attempts, tags FROM public.river_job WHERE args @> '{"seq": 1, "recipient": "sam"}'`)
 
 	var out output
@@ -101,7 +104,7 @@ func TestWork(t *testing.T) {
 	for _, line := range out.lines() {
 		sent[line]++
 	}
-	for _, want := range []string{"order.placed ord-1 -> alex", "order.placed ord-1 -> sam", "order.paid ord-1 -> alex"} {
+	for _, want := range []string{"order.placed ord-1 -> alex", "order.placed ord-1 -> sam", "order.paid ord-1 -> alex in trace 4bf92f3577b34da6a3ce929d0e0e4736"} {
 		if sent[want] != 1 {
 			t.Errorf("%q was sent %d times, want once; all: %v", want, sent[want], sent)
 		}
