@@ -137,9 +137,11 @@ The log keeps it, and every job of the event carries it in its metadata as ` + "
 on with the producer's trace:
 
 ` + "```go" + `
-var meta struct{ Traceparent string }
-_ = json.Unmarshal(job.Metadata, &meta)
-ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": meta.Traceparent})
+func traced(ctx context.Context, metadata []byte) context.Context {
+	var meta struct{ Traceparent string }
+	_ = json.Unmarshal(metadata, &meta) // a job without a trace is a job all the same
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": meta.Traceparent})
+}
 ` + "```" + `
 
 A handler finds it in the event, and its own jobs carry it too. A traceparent that is malformed is left out, as the
