@@ -87,7 +87,7 @@ func (t *trips) TracePrepareEnd(ctx context.Context, _ *pgx.Conn, d pgx.TracePre
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	const (
-		begin  = "BEGIN SELECT SELECT SELECT"
+		begin  = "BEGIN SELECT WITH SELECT"
 		rule   = "SAVEPOINT SET WITH ROLLBACK SELECT"
 		commit = "SELECT COMMIT"
 		few    = "INSERT SELECT COMMIT"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"sync"
@@ -14,10 +15,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/enginetest"
+	"example.com/bothy/engine/enginetest/cluster"
 	"example.com/bothy/engine/producer"
 )
 
@@ -158,7 +161,7 @@ func TestRoundLocksThenReads(t *testing.T) {
 	want := []string{
 		`^BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE$`,
 		`^SELECT set_config\('bothy.in_round', \$1, true\)`,
-		`^SELECT true FROM "bothy".event_consumer_cursors WHERE name = \$1 FOR UPDATE SKIP LOCKED$`,
+		`(?s)^WITH at AS MATERIALIZED \(SELECT c.last_seq = h.seq AS done.*FROM "bothy".event_consumer_cursors WHERE name = \$1 AND .* FOR UPDATE SKIP LOCKED\n`,
 		`(?s)^SELECT at.*event_consumer_cursors.*event_seq.*instance.*event_log`,
 	}
 	for i, pattern := range want {
@@ -169,6 +172,48 @@ func TestRoundLocksThenReads(t *testing.T) {
 			t.Errorf("statement %d locks: %v", i+1, locks)
 		}
 	}
+}
+
+// Case 27: rounds that find nothing to do write nothing, not even a lock into the write-ahead log. The server is one of
+// its own, since the log is of the whole server.
+func TestIdleRoundsWriteNothing(t *testing.T) {
+	t.Parallel()
+	push := entry{name: "push"}
+	s := cluster.Start(t, "push")
+	e := open(t, configure(t, s.DB, push))
+	ensure(t, e)
+	s.Append(t, 3)
+	conn := enginetest.Connect(t, s.AdminURL)
+	written := func(what func()) (bytes int64) {
+		var before pgtype.Text
+		if err := conn.QueryRow(t.Context(), `SELECT pg_current_wal_insert_lsn()::text`).Scan(&before); err != nil {
+			t.Fatal(err)
+		}
+		what()
+		if err := conn.QueryRow(t.Context(), `SELECT pg_current_wal_insert_lsn() - $1::pg_lsn`, before).Scan(&bytes); err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	if n := written(func() { wantRound(t, e, "push", "processed") }); n == 0 {
+		t.Error("a round that makes jobs wrote nothing: the measure is broken")
+	}
+	if n := written(func() { s.Exec(t, `SELECT FROM bothy.event_consumer_cursors FOR UPDATE`) }); n == 0 {
+		t.Error("a lock wrote nothing: the measure is broken")
+	}
+	// The server writes now and then by itself: a checkpoint, what autovacuum does.
+	var least int64 = math.MaxInt64
+	for range 30 {
+		least = min(least, written(func() {
+			for range 50 {
+				wantRound(t, e, "push", "idle")
+			}
+		}))
+		if least == 0 {
+			return
+		}
+	}
+	t.Errorf("50 idle rounds wrote at least %d bytes, want none", least)
 }
 
 func TestConsumersTwoWorkersExactlyOnce(t *testing.T) {

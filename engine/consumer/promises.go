@@ -27,6 +27,7 @@ const (
 // reads the table reads what it holds to; it cannot take one away.
 func promises() []machine.Promise {
 	writes := []string{"insert_jobs", "quarantine_event", "advance_cursor"}
+	nothing := []string{"lock_cursor.quiet", "read_events.none"} // to do
 	begins := []string{"lock_cursor.held", "read_events.some"}
 	whole := func(end string, then ...string) machine.Promise {
 		return machine.Promise{End: end, Passes: slices.Concat(begins, then), InOrder: true, Why: costJobs}
@@ -59,7 +60,11 @@ func promises() []machine.Promise {
 			NeverPasses: []string{"insert_jobs"}, NeverPassesState: []string{"decide_rest"},
 			Next: machine.AgainWhenFull, Edge: machine.Unchanged, Log: machine.LevelError, Why: costTold,
 		},
-		{End: "idle", Passes: []string{"lock_cursor.held", "read_events.none"}, Next: machine.Wait, Edge: machine.Settle, Why: costFalse},
+		{
+			End:         "idle",
+			NeverPasses: []string{"lock_cursor.taken", "lock_cursor.missing", "read_events.some", "read_events.vanished", "read_events.ahead", "read_events.unfinalized"},
+			Next:        machine.Wait, Edge: machine.Settle, Why: costFalse,
+		},
 		{End: "locked", Passes: []string{"lock_cursor.taken"}, Next: machine.Wait, Edge: machine.Unchanged, Why: costRecovery},
 		{
 			End: "gap", Passes: []string{"lock_cursor.held", "read_events"},
@@ -71,10 +76,10 @@ func promises() []machine.Promise {
 			End: "unfinalized", Passes: []string{"read_events.unfinalized"}, NeverPasses: writes,
 			Next: machine.Wait, Edge: machine.Unchanged, Why: costRecovery,
 		},
-		{End: "stopped", Next: machine.Stop, Edge: machine.Unchanged, Why: costStop},
+		{End: "stopped", NeverPasses: nothing, Next: machine.Stop, Edge: machine.Unchanged, Why: costStop},
 		{
 			End:         "failed",
-			NeverPasses: []string{"read_events.vanished", "read_events.ahead", "read_events.unfinalized", "plan_round.hole"},
+			NeverPasses: append([]string{"read_events.vanished", "read_events.ahead", "read_events.unfinalized", "plan_round.hole"}, nothing...),
 			Next:        machine.Wait, Failure: FailureError, Why: costError,
 		},
 	}

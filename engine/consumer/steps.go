@@ -63,8 +63,12 @@ func (b *bound) step(ctx context.Context, s machine.Step) (answer string, err er
 func (b *bound) lock(ctx context.Context) (string, error) {
 	lock, cursor, err := b.tx.Lock(ctx)
 	b.cursor = cursor
-	if lock == round.Missing {
+	switch lock {
+	case round.Missing:
 		b.because = errMissing
+	case round.Quiet: // it was seen in the same look
+		b.snapshot, err = b.tx.Read(ctx)
+	case round.Held, round.Taken:
 	}
 	return string(lock), err
 }

@@ -59,6 +59,7 @@ func steps() map[string]machine.StepKind {
 			Answers: []machine.Answer{
 				{Name: string(round.Held), Means: "this round owns the consumer"},
 				{Name: string(round.Taken), Means: "another worker owns the consumer"},
+				{Name: string(round.Quiet), Means: "the consumer has seen every event, so nothing was locked"},
 				{Name: string(round.Missing), Means: "the consumer has no cursor row"},
 			},
 		},

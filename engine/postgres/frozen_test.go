@@ -57,6 +57,7 @@ func TestFrozenSessionsAreEnded(t *testing.T) {
 			if err := store.Ensure(t.Context(), []string{"push"}); err != nil {
 				t.Fatal(err)
 			}
+			db.Append(t, 1) // else nobody needs the cursor
 			frozen, idle := enginetest.Connect(t, db.AppURL), enginetest.Connect(t, db.AppURL)
 			for _, statement := range []string{
 				`CREATE TEMP TABLE sent (line text)`, `BEGIN`, `SET LOCAL statement_timeout = '100ms'`,

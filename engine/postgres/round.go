@@ -73,23 +73,20 @@ func (s *Store) Round(ctx context.Context, c round.Consumer, run func(context.Co
 	return nil
 }
 
-// Lock begins the transaction and tries to lock the cursor row. The read travels in the same round trip,
-// as a statement of its own with a newer snapshot; its result waits for Read. Of a row that is taken, all that
-// counts of it is where the cursor stood.
+// Lock begins the transaction and tries to lock the cursor row, unless the cursor is at the head: then there is nothing
+// to do, and nothing is written, not even a lock. The read travels in the same round trip, as a statement of its own
+// with a newer snapshot; its result waits for Read. Of a row that is taken, all that counts of it is where the cursor
+// stood.
 func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err error) {
 	s := tx.store
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`)
 	batch.Queue(s.beginSettings(), tx.consumer.Name, s.limits[0], s.limits[1], s.limits[2])
-	batch.Queue(`SELECT true FROM `+s.schema+`.event_consumer_cursors WHERE name = $1 FOR UPDATE SKIP LOCKED`, tx.consumer.Name)
-	read := s.readStatement(columnsOf(tx.consumer))
-	batch.Queue(read.bounded, tx.consumer.Name, tx.consumer.Batch)
-
 	tx.open = true
-	results := tx.conn.SendBatch(ctx, batch)
-	held, err := tx.readLock(results, read)
-	if closeErr := results.Close(); err == nil {
-		err = closeErr
+	held, done, err := tx.lockAndRead(ctx, batch, s.lockUnlessDone())
+	if err == nil && done && tx.found && tx.snapshot.Reading() != round.None {
+		// Between the two statements something came, or the head is not all that is to be looked at.
+		held, done, err = tx.lockAndRead(ctx, &pgx.Batch{}, s.lockAlways())
 	}
 	switch {
 	case err != nil:
@@ -100,34 +97,58 @@ func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err erro
 			return "", 0, err
 		}
 		return round.Missing, 0, nil
-	case !held:
+	case held:
+		return round.Held, tx.snapshot.Cursor, nil
+	case done:
+		return round.Quiet, tx.snapshot.Cursor, nil
+	default:
 		s.lookForFrozen(ctx, tx.conn.Conn())
 		return round.Taken, tx.snapshot.Cursor, nil
-	default:
-		return round.Held, tx.snapshot.Cursor, nil
 	}
 }
 
-// readLock reads the replies to the batch of Lock.
-func (tx *Tx) readLock(results pgx.BatchResults, read readStatement) (held bool, err error) {
-	for range 2 {
+// The two ways to lock the cursor row of a consumer if nobody has it. Both answer whether it is held now, and whether
+// it was left alone because the cursor was at the head. What is locked is the newest row, whatever the statement's
+// snapshot shows.
+func (s *Store) lockAlways() string { return s.lockStatement(`SELECT false AS done`) }
+
+func (s *Store) lockUnlessDone() string {
+	return s.lockStatement(`SELECT c.last_seq = h.seq AS done
+	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT seq FROM ` + s.schema + `.event_seq LIMIT 1) h WHERE c.name = $1`)
+}
+
+func (s *Store) lockStatement(look string) string {
+	return `WITH at AS MATERIALIZED (` + look + `), held AS (
+	SELECT FROM ` + s.schema + `.event_consumer_cursors WHERE name = $1 AND (SELECT done FROM at) IS NOT TRUE FOR UPDATE SKIP LOCKED
+) SELECT EXISTS (SELECT FROM held), COALESCE((SELECT done FROM at), false)`
+}
+
+// lockAndRead sends a batch with a lock and the read at its end, and reads all replies.
+func (tx *Tx) lockAndRead(ctx context.Context, batch *pgx.Batch, lock string) (held, done bool, err error) {
+	before := batch.Len()
+	batch.Queue(lock, tx.consumer.Name)
+	read := tx.store.readStatement(columnsOf(tx.consumer))
+	batch.Queue(read.bounded, tx.consumer.Name, tx.consumer.Batch)
+	results := tx.conn.SendBatch(ctx, batch)
+	defer func() {
+		if closeErr := results.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for range before {
 		if _, err := results.Exec(); err != nil {
-			return false, err
+			return false, false, err
 		}
 	}
-	err = results.QueryRow().Scan(&held)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
-	if err != nil {
-		return false, err
+	if err := results.QueryRow().Scan(&held, &done); err != nil {
+		return false, false, err
 	}
 	rows, err := results.Query()
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	tx.snapshot, tx.sizes, tx.found, err = tx.store.scanSnapshot(rows, read)
-	return held, err
+	return held, done, err
 }
 
 // Read is the snapshot that one statement took after the lock. When its events do not run from the cursor

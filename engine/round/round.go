@@ -150,5 +150,6 @@ type Lock string
 const (
 	Held    Lock = "held"    // this round has it
 	Taken   Lock = "taken"   // another worker's round has it
+	Quiet   Lock = "quiet"   // nobody needs it: the cursor is at the head
 	Missing Lock = "missing" // there is no such row
 )

@@ -24,6 +24,7 @@ type flaws struct {
 	recreatesCursor   bool // a round makes a missing cursor, at the head
 	neverRereads      bool // the floor is not read
 	ignoresIdentity   bool // the identity is not compared
+	idleUnread        bool // idle is what the lock saw, without the read behind it
 	insertsBeforeLock bool // the lock is asked for after the jobs
 	handlerMayCommit  bool // what a handler sends is not looked at
 

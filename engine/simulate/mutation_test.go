@@ -36,6 +36,7 @@ var mutations = []mutation{
 	// The lock alone keeps a plain UPDATE from harm, as long as nothing can end the transaction that holds it.
 	{what: "the cursor moves by a plain UPDATE, and a handler may end the transaction", flaws: flaws{advanceUnchecked: true, handlerMayCommit: true}, promise: promiseOnce},
 	{what: "the head bounds the read", flaws: flaws{headBounds: true}, promise: promiseFacts, says: "ended idle"},
+	{what: "idle is what the lock saw, and not the read behind it", flaws: flaws{idleUnread: true}, promise: promiseFacts, says: "ended idle"},
 	{what: "no wake after the listener has connected again", flaws: flaws{sleepsOnReconnect: true}, promise: promiseWake},
 	{what: "the wake comes before LISTEN", flaws: flaws{wakesBeforeListen: true}, promise: promiseWake},
 	{what: "jobs and cursor in two transactions", flaws: flaws{advancesApart: true}, promise: promiseOnce},

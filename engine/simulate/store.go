@@ -58,6 +58,7 @@ type roundTx struct {
 	consumer round.Consumer // with the batch of this round
 	session  *session
 	held     bool
+	done     bool // there was nothing to lock the row for
 	found    bool
 	snapshot round.Snapshot
 	jobs     []job
@@ -111,15 +112,21 @@ func (tx *roundTx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err
 		tx.held = true
 		batch = append(batch, tx.read(pointRead, true))
 	default:
-		batch = append(batch, tx.lock(), tx.read(pointRead, true))
+		batch = append(batch, tx.lockUnlessDone(), tx.read(pointRead, true))
 	}
 	err = tx.l.send(ctx, tx.session, batch...)
+	if err == nil && tx.done && tx.found && tx.snapshot.Reading() != round.None && !flaws.idleUnread {
+		tx.done = false
+		err = tx.l.send(ctx, tx.session, tx.lock(), tx.read(pointRead, true))
+	}
 	switch {
 	case err != nil:
 		return "", 0, err
 	case !tx.found:
 		tx.look.broken = "missing"
 		return round.Missing, 0, nil
+	case tx.done:
+		return round.Quiet, tx.snapshot.Cursor, nil
 	case !tx.held:
 		return round.Taken, tx.snapshot.Cursor, nil
 	default:
@@ -331,6 +338,18 @@ func (tx *roundTx) settings() statement {
 			s.tx.inRound = tx.l.consumer.index
 		}
 		return "", nil
+	}}
+}
+
+// lockUnlessDone leaves the row alone when the cursor is at the head.
+func (tx *roundTx) lockUnlessDone() statement {
+	lock := tx.lock()
+	return statement{point: pointLock, run: func(s *session) (string, error) {
+		if row := s.db.now.cursors[tx.l.consumer.index]; row.exists && row.last == s.db.now.head {
+			tx.done = true
+			return "nothing to do", nil
+		}
+		return lock.run(s)
 	}}
 }
 
