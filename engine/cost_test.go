@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -134,6 +135,50 @@ func TestRoundTrips(t *testing.T) {
 				t.Errorf("round trips (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A round looks near the place where it last saw the cursor. When others moved it further, or back, it reads again:
+// one round trip more, and the same end.
+func TestRoundsLookWhereTheCursorWas(t *testing.T) {
+	t.Parallel()
+	const batch = 2
+	push := entry{name: "push", recipients: "{list: [alex]}", batch: batch}
+	db := database(t, push)
+	var tracer trips
+	cfg := configure(t, db, push)
+	cfg.Database.PoolMaxConns = 1
+	e := open(t, cfg, engine.WithTracer(&tracer))
+	ensure(t, e)
+	db.Append(t, 100)
+	const begin, again, few = "BEGIN SELECT WITH SELECT", "SELECT", "INSERT SELECT COMMIT"
+	for _, step := range []struct {
+		what, does, end string
+		first           int64
+		want            []string
+	}{
+		{"the first one looks everywhere", ``, "processed", 1, nil},
+		{"where it was", ``, "processed", 3, []string{begin, few}},
+		{"a little further", `UPDATE bothy.event_consumer_cursors SET last_seq = 10`, "processed", 11, []string{begin, few}},
+		{"far away", `UPDATE bothy.event_consumer_cursors SET last_seq = 90`, "processed", 91, []string{begin, again, few}},
+		{"and from there", ``, "processed", 93, []string{begin, few}},
+		{"back", `UPDATE bothy.event_consumer_cursors SET last_seq = 50`, "processed", 51, []string{begin, again, few}},
+		{"at the head", `UPDATE bothy.event_consumer_cursors SET last_seq = 100`, "idle", 0, []string{begin, "WITH SELECT", "ROLLBACK"}},
+		{"still at the head", ``, "idle", 0, []string{begin, "ROLLBACK"}},
+		{"an event above the head, far away", `UPDATE bothy.event_consumer_cursors SET last_seq = 10; UPDATE bothy.event_seq SET seq = 10`, "gap", 0, []string{begin, "WITH SELECT", again, "ROLLBACK"}},
+	} {
+		if step.does != "" {
+			db.Exec(t, step.does)
+		}
+		tracer.take()
+		o := round(t, e, "push")
+		got := slices.DeleteFunc(tracer.take(), func(trip string) bool { return trip == "PREPARE" })
+		if step.want != nil && !cmp.Equal(got, step.want) {
+			t.Errorf("%s: the round trips %q, want %q", step.what, got, step.want)
+		}
+		if o.End.Name != step.end || o.First != step.first {
+			t.Errorf("%s: ended %s from %d, want %s from %d", step.what, o.End.Name, o.First, step.end, step.first)
+		}
 	}
 }
 

@@ -54,7 +54,12 @@ func gauges(ctx context.Context, b *bench) error {
 
 // observed is a fixture whose cursors stand all over a log of so many partitions.
 func (b *bench) observed(ctx context.Context, name string, consumers, partitions int) (*fixture, error) {
-	text, names := entries(consumers, "recipients: none")
+	return b.observedBy(ctx, name, "recipients: none", consumers, partitions)
+}
+
+// observedBy is observed with other consumers.
+func (b *bench) observedBy(ctx context.Context, name, rest string, consumers, partitions int) (*fixture, error) {
+	text, names := entries(consumers, rest)
 	f, err := b.fixture(ctx, name, text, names)
 	if err != nil {
 		return nil, err

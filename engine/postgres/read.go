@@ -67,7 +67,7 @@ func (c columns) list() []string {
 // readStatement is the text of the two reads of a round.
 type readStatement struct {
 	columns
-	bounded   string // from the cursor on, one batch of numbers: touches one partition or two
+	bounded   string // from the cursor on, one batch of numbers, within a window: touches one partition or two
 	withFloor string // the next events wherever they are, and the floor
 	one       string // the event with a number: for what is no round
 }
@@ -98,7 +98,7 @@ func (s *Store) readStatement(need columns) readStatement {
 	}
 	return readStatement{
 		columns:   need,
-		bounded:   read("NULL::bigint", `> at.last_seq AND e.seq <= at.last_seq + $2::bigint ORDER BY e.seq LIMIT $2::bigint`),
+		bounded:   read("NULL::bigint", `> at.last_seq AND e.seq <= at.last_seq + $2::bigint AND e.seq > $3::bigint AND e.seq <= $4::bigint ORDER BY e.seq LIMIT $2::bigint`),
 		withFloor: read(`(SELECT seq FROM `+s.schema+`.event_log ORDER BY seq LIMIT 1)`, `> at.last_seq ORDER BY e.seq LIMIT $2::bigint`),
 		one:       read("NULL::bigint", `= $2::bigint`),
 	}

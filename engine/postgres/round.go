@@ -30,6 +30,7 @@ type Tx struct {
 	epoch    string
 	found    bool // the cursor row exists
 	snapshot round.Snapshot
+	covered  bool  // the read looked at all the numbers that it had to look at
 	ruled    bool  // a rule had the connection
 	sizes    sizes // of the events of the snapshot, for a handler
 	advance  *move
@@ -84,7 +85,7 @@ func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err erro
 	batch.Queue(s.beginSettings(), tx.consumer.Name, s.limits[0], s.limits[1], s.limits[2])
 	tx.open = true
 	held, done, err := tx.lockAndRead(ctx, batch, s.lockUnlessDone())
-	if err == nil && done && tx.found && tx.snapshot.Reading() != round.None {
+	if err == nil && done && tx.found && (!tx.covered || tx.snapshot.Reading() != round.None) {
 		// Between the two statements something came, or the head is not all that is to be looked at.
 		held, done, err = tx.lockAndRead(ctx, &pgx.Batch{}, s.lockAlways())
 	}
@@ -128,7 +129,8 @@ func (tx *Tx) lockAndRead(ctx context.Context, batch *pgx.Batch, lock string) (h
 	before := batch.Len()
 	batch.Queue(lock, tx.consumer.Name)
 	read := tx.store.readStatement(columnsOf(tx.consumer))
-	batch.Queue(read.bounded, tx.consumer.Name, tx.consumer.Batch)
+	above, upTo := tx.store.near.window(tx.consumer)
+	batch.Queue(read.bounded, tx.consumer.Name, tx.consumer.Batch, above, upTo)
 	results := tx.conn.SendBatch(ctx, batch)
 	defer func() {
 		if closeErr := results.Close(); err == nil {
@@ -148,13 +150,19 @@ func (tx *Tx) lockAndRead(ctx context.Context, batch *pgx.Batch, lock string) (h
 		return false, false, err
 	}
 	tx.snapshot, tx.sizes, tx.found, err = tx.store.scanSnapshot(rows, read)
+	if err == nil && tx.found {
+		cursor := tx.snapshot.Cursor
+		tx.covered = above <= cursor && cursor <= upTo-int64(tx.consumer.Batch)
+		tx.store.near.note(tx.consumer.Name, cursor)
+	}
 	return held, done, err
 }
 
 // Read is the snapshot that one statement took after the lock. When its events do not run from the cursor
-// to the head, a second statement reads the floor as well, and its snapshot replaces the first.
+// to the head, or the cursor was elsewhere than where the read looked, a second statement reads the floor as well, and
+// its snapshot replaces the first.
 func (tx *Tx) Read(ctx context.Context) (round.Snapshot, error) {
-	if !tx.snapshot.Contiguous(tx.consumer.Batch) {
+	if !tx.covered || !tx.snapshot.Contiguous(tx.consumer.Batch) {
 		read := tx.store.readStatement(columnsOf(tx.consumer))
 		rows, err := tx.conn.Query(ctx, read.withFloor, tx.consumer.Name, tx.consumer.Batch)
 		if err != nil {
@@ -223,6 +231,9 @@ func (tx *Tx) commit(ctx context.Context) error {
 		return failed("commit", err)
 	}
 	tx.open = false
+	if tx.advance != nil {
+		tx.store.near.note(tx.consumer.Name, tx.advance.to)
+	}
 	return nil
 }
 

@@ -76,7 +76,8 @@ type Store struct {
 	// oneStatement is how a text is sent that must be a single statement
 	oneStatement pgx.QueryExecMode
 	limit        time.Duration // the longest wait for an answer of the server; 0 when statements have no limit
-	looked       atomic.Int64  // when sessions of frozen engines were looked for last
+	near         near
+	looked       atomic.Int64 // when sessions of frozen engines were looked for last
 }
 
 // Open connects and finds out what the role may read. It does not check the schema: see CheckSchema.
