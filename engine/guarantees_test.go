@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The cases of the groups rounds, wake, retention, jobs and lifecycle, by number.
-var guaranteedCases = []int{17, 18, 21, 22, 24, 26, 27, 28, 29, 31, 33, 34, 35, 36, 37, 40, 42, 43, 45, 47, 49, 51, 52, 53, 55, 88, 90, 92}
+// The cases of the groups rounds, wake, retention, jobs, lifecycle and restore, by number.
+var guaranteedCases = []int{17, 18, 21, 22, 24, 26, 27, 28, 29, 31, 33, 34, 35, 36, 37, 40, 42, 43, 45, 47, 49, 51, 52, 53, 55, 88, 90, 92, 69, 70, 72, 74, 75, 77, 79}
 
 // TestGuaranteesNameWhatExists: a promise whose test is gone is not held by anything.
 func TestGuaranteesNameWhatExists(t *testing.T) {
