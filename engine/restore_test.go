@@ -259,6 +259,11 @@ func (f *failingTx) after(err error) error {
 	return err
 }
 
+func (f *failingTx) Look(ctx context.Context) (restore.State, error) {
+	s, err := f.Tx.Look(ctx)
+	return s, f.after(err)
+}
+
 func (f *failingTx) Sessions(ctx context.Context, roles []string) ([]restore.Session, error) {
 	s, err := f.Tx.Sessions(ctx, roles)
 	return s, f.after(err)
@@ -340,10 +345,59 @@ func TestFinalizeRestore_Atomic(t *testing.T) {
 			unchanged("a commit that fails")
 		}
 	}
-	if steps != 11 {
-		t.Errorf("failed %d calls, want each of the 11 that the table makes", steps)
+	if steps != 12 {
+		t.Errorf("failed %d calls, want each of the 12 that the table makes", steps)
 	}
 	wantText(t, db, "15", `SELECT seq::text FROM bothy.event_seq`)
+}
+
+// A table of the user's own may keep its rows where they are, or hide them: then a reader would take events of the new
+// history for events that it has seen. That is an error, and nothing is changed.
+func TestFinalizeRestoreOwnTableThatResists(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		admin string // who finalizes
+		setup []string
+		want  string // in the error; empty: it goes through
+	}{
+		"a trigger keeps the rows": {"${ADMIN}", []string{
+			`CREATE FUNCTION shop.keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`,
+			`CREATE TRIGGER keep BEFORE UPDATE ON shop.positions FOR EACH ROW EXECUTE FUNCTION shop.keep()`,
+		}, "1 rows of \"shop\".\"positions\" are not at the head 15"},
+		"a trigger never goes back": {"${ADMIN}", []string{
+			`UPDATE shop.positions SET last_seq = 900 WHERE kind = 'search' AND last_seq IS NOT NULL`,
+			`CREATE FUNCTION shop.rise() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.last_seq := greatest(NEW.last_seq, OLD.last_seq); RETURN NEW; END'`,
+			`CREATE TRIGGER rise BEFORE UPDATE ON shop.positions FOR EACH ROW EXECUTE FUNCTION shop.rise()`,
+		}, "not at the head 15"},
+		"rows are hidden from the owner alone": {"${ADMIN}", []string{`ALTER TABLE shop.positions ENABLE ROW LEVEL SECURITY`}, ""},
+		"rows are hidden from everybody": {"${OWNER}", []string{
+			`GRANT USAGE ON SCHEMA shop TO bothy_owner`, `GRANT SELECT, UPDATE ON shop.positions TO bothy_owner`, `ALTER TABLE shop.positions ENABLE ROW LEVEL SECURITY`,
+		}, "BYPASSRLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, _ := restored(t)
+			for _, sql := range tt.setup {
+				db.Exec(t, sql)
+			}
+			cfg := restorable(t, db, strings.Replace(roleSections, "${ADMIN}", tt.admin, 1))
+			before := everything(t, db)
+			r, err := engine.FinalizeRestore(t.Context(), cfg, engine.FinalizeOptions{})
+			if tt.want == "" {
+				if err != nil || r.End.Name != finalize.EndFinalized {
+					t.Fatalf("got end %q and %v, want finalized", r.End.Name, err)
+				}
+				wantText(t, db, "other=2 search=15 search=", `SELECT string_agg(kind || '=' || coalesce(last_seq::text, ''), ' ' ORDER BY kind, last_seq) FROM shop.positions`)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got end %q and %v, want an error with %q", r.End.Name, err, tt.want)
+			}
+			if diff := cmp.Diff(before, everything(t, db)); diff != "" {
+				t.Errorf("something was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
 }
 
 // After a finalize the doctor and why know that a history ended: no job of before is missing, and what came after is

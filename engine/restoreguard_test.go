@@ -5,6 +5,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -207,9 +208,14 @@ func TestRelocationKeepsEpoch(t *testing.T) {
 		t.Fatalf("the manifest does not read what it writes: %v\n%s", err, written)
 	}
 	anotherTimeline(t, db)
+	// What is faked is where the database comes from, so that is where the manifest comes from.
+	if manifest.TimelineID, err = strconv.ParseInt(text(t, db, `SELECT pg_timeline_id::text FROM bothy.instance`), 10, 64); err != nil {
+		t.Fatal(err)
+	}
 	before := everything(t, db)
 	for field, change := range map[string]func(*restore.Manifest){
 		"head_seq":    func(m *restore.Manifest) { m.HeadSeq++ },
+		"head_event":  func(m *restore.Manifest) { m.HeadEvent = "01890000-0000-7000-8000-000000000000" },
 		"audit_seq":   func(m *restore.Manifest) { m.AuditSeq-- },
 		"audit_hash":  func(m *restore.Manifest) { m.AuditHash = strings.Repeat("ab", 32) },
 		"sync_epoch":  func(m *restore.Manifest) { m.SyncEpoch = "01890000-0000-7000-8000-000000000000" },
@@ -246,6 +252,16 @@ func TestRelocationKeepsEpoch(t *testing.T) {
 	wantText(t, db, "instance.relocated sam", `SELECT action || ' ' || (details ->> 'by') FROM bothy.audit_events ORDER BY seq DESC LIMIT 1`)
 	finalized(t, cfg, engine.FinalizeOptions{Manifest: &manifest}, finalize.EndAlready)
 	finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndAlready)
+	// A manifest of this very server, or of one that it is a cold copy of, is compared although there is nothing to store.
+	here, _, err := engine.RestoreManifest(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finalized(t, cfg, engine.FinalizeOptions{Manifest: &here}, finalize.EndAlready)
+	here.HeadSeq += 1000
+	if r := finalized(t, cfg, engine.FinalizeOptions{Manifest: &here}, finalize.EndDifferent); len(r.Differences) != 1 || r.Differences[0].Field != "head_seq" {
+		t.Errorf("a cold copy that lacks events: got differences %v, want the head", r.Differences)
+	}
 
 	// The engine goes on where it stood.
 	e := open(t, cfg)

@@ -138,7 +138,7 @@ func printFinalized(out, stderr io.Writer, r engine.FinalizeReport) error {
 		printNewEpoch(out, r)
 	case finalize.EndRelocated:
 		fmt.Fprintf(out, "relocated: the database is now known on %s; epoch %s and every cursor go on (audit %d)\n", identity(r.State.Current), r.EpochTo, r.Deed)
-	case finalize.EndAlready:
+	case finalize.EndAlready, finalize.EndOvertaken:
 		fmt.Fprintf(out, "already finalized: the database %s; epoch %s, head %d; nothing was changed\n", restore.Match(r.State.Stored, r.State.Current), r.EpochTo, r.State.Head())
 	case finalize.EndRefused:
 		fmt.Fprintf(stderr, "engine: finalize runs alone, and %s connected; nothing was changed:\n", areConnected(r.Sessions))

@@ -14,6 +14,8 @@ import (
 
 // Tx is the transaction of a finalize. The methods are called in the order of the restore table.
 type Tx interface {
+	// Look reads without a lock. What it says decides nothing but whether to go on.
+	Look(ctx context.Context) (restore.State, error)
 	// Sessions are the connections that stand in the way, of these roles (app, producers) and of running engines.
 	// When there is none, no engine can begin to run until the transaction ends.
 	Sessions(ctx context.Context, roles []string) ([]restore.Session, error)
@@ -48,6 +50,21 @@ type Options struct {
 	Jobs        restore.JobsRule
 	Environment string // of consumers.yaml; empty: whatever the database says
 	By          string // the account of the operating system, for the audit
+}
+
+// copied reports whether the manifest was taken on the very server that answers, or on one that cannot be told from it.
+// Otherwise the relocation that the manifest is about has been finalized, and life goes on since.
+func (o Options) copied(s restore.State) bool {
+	return o.Manifest.SystemIdentifier == s.Current.System && o.Manifest.TimelineID == s.Current.Timeline
+}
+
+// differences are those of the database to the manifest, and of the file to the database: a relocation gives no new label.
+func (o Options) differences(s restore.State) []restore.Difference {
+	all := o.Manifest.Differences(s)
+	if o.Environment != "" && s.Environment != "" && o.Environment != s.Environment && o.Manifest.Environment == s.Environment {
+		all = append(all, restore.Difference{Field: "environment of the file", Manifest: o.Environment, Database: s.Environment})
+	}
+	return all
 }
 
 // Report is how it went. What was not come to is zero.
@@ -108,6 +125,13 @@ var errBroken = errors.New("the restore table is broken: this is a mistake of th
 func (b *bound) step(ctx context.Context, s machine.Step) (answer string, err error) {
 	state, r := &b.report.State, &b.report
 	switch s.Run {
+	case stepFirst:
+		*state, err = b.tx.Look(ctx)
+		r.EpochFrom, r.EpochTo = state.Epoch, state.Epoch
+		if err == nil && b.compare() == answerSame {
+			return answerSettled, nil
+		}
+		return answerOpen, err
 	case stepGuard:
 		r.Sessions, err = b.tx.Sessions(ctx, s.With[argRoles])
 		if len(r.Sessions) > 0 {
@@ -167,7 +191,7 @@ func Decide(s restore.State, o Options) string {
 	switch {
 	case verdict == restore.Unreadable:
 		return answerUnreadable
-	case o.Manifest != nil && (verdict.Changed() || flawed):
+	case o.Manifest != nil && (verdict.Changed() || flawed || o.copied(s) && len(o.differences(s)) > 0):
 		return answerMoved
 	case o.Manifest != nil:
 		return answerSame
@@ -197,7 +221,7 @@ func (b *bound) manifest() (string, error) {
 	if b.o.Manifest == nil {
 		return "", fmt.Errorf("there is no manifest to compare: %w", errBroken)
 	}
-	if b.report.Differences = b.o.Manifest.Differences(b.report.State); len(b.report.Differences) > 0 {
+	if b.report.Differences = b.o.differences(b.report.State); len(b.report.Differences) > 0 {
 		return answerDifferent, nil
 	}
 	return answerEqual, nil

@@ -44,6 +44,8 @@ func (r *recorded) Sessions(_ context.Context, roles []string) ([]restore.Sessio
 	return r.sessions, r.call("sessions " + strings.Join(roles, "+"))
 }
 
+func (r *recorded) Look(context.Context) (restore.State, error) { return r.state, r.call("look") }
+
 func (r *recorded) Lock(context.Context) (restore.State, error) { return r.state, r.call("lock") }
 
 func (r *recorded) SetCounter(context.Context, int64) error { return r.call("counter") }
@@ -99,10 +101,10 @@ func TestRun(t *testing.T) {
 			Counter: &counter, Highest: highest, Cursors: []restore.Cursor{{Table: "event_consumer_cursors", Rows: 1, Lowest: &cursor, Top: &cursor, Named: []restore.Position{{Name: "push", Seq: 2}}}},
 		}
 	}
-	manifest := &restore.Manifest{Version: 1, SyncEpoch: "old", HeadSeq: 10, Environment: "production"}
+	manifest := &restore.Manifest{Version: 1, SystemIdentifier: 7, TimelineID: 1, SyncEpoch: "old", HeadSeq: 10, Environment: "production"}
 	other := *manifest
 	other.HeadSeq = 11
-	const begun = "sessions app+producers, lock"
+	const begun = "look, sessions app+producers, lock"
 	const whole = begun + ", epoch new, move event_consumer_cursors, move agent_consumer_cursors, move webhook_subscriptions, own, jobs cancel new, identity, audit instance.restore_finalized"
 	for name, tt := range map[string]struct {
 		r     recorded
@@ -116,9 +118,12 @@ func TestRun(t *testing.T) {
 		"a copy":              {recorded{state: at(2, 10, 10)}, finalize.Options{Environment: "staging"}, finalize.EndFinalized, whole},
 		"moved":               {recorded{state: at(2, 10, 10)}, finalize.Options{Manifest: manifest}, finalize.EndRelocated, begun + ", identity, audit instance.relocated"},
 		"moved, events lost":  {recorded{state: at(2, 10, 10)}, finalize.Options{Manifest: &other}, finalize.EndDifferent, begun},
-		"nothing to do":       {recorded{state: at(1, 10, 10)}, finalize.Options{}, finalize.EndAlready, begun},
-		"nothing moved":       {recorded{state: at(1, 10, 10)}, finalize.Options{Manifest: manifest}, finalize.EndAlready, begun},
-		"connected":           {recorded{sessions: []restore.Session{{PID: 1}}}, finalize.Options{}, finalize.EndRefused, "sessions app+producers"},
+		"nothing to do":       {recorded{state: at(1, 10, 10)}, finalize.Options{}, finalize.EndAlready, "look"},
+		"nothing moved":       {recorded{state: at(1, 10, 10)}, finalize.Options{Manifest: manifest}, finalize.EndAlready, "look"},
+		"not moved, other":    {recorded{state: at(1, 10, 10)}, finalize.Options{Manifest: &other}, finalize.EndDifferent, begun},
+		"moved, relabelled":   {recorded{state: at(2, 10, 10)}, finalize.Options{Manifest: manifest, Environment: "staging"}, finalize.EndDifferent, begun},
+		"busy, nothing to do": {recorded{state: at(1, 10, 10), sessions: []restore.Session{{PID: 1}}}, finalize.Options{}, finalize.EndAlready, "look"},
+		"connected":           {recorded{state: at(2, 10, 10), sessions: []restore.Session{{PID: 1}}}, finalize.Options{}, finalize.EndRefused, "look, sessions app+producers"},
 		"another environment": {recorded{state: at(1, 10, 10)}, finalize.Options{Environment: "staging"}, finalize.EndForeign, begun},
 		"not to be read":      {recorded{state: restore.State{Stored: round.Identity{System: 7, Timeline: 1}}}, finalize.Options{Force: true}, finalize.EndUnreadable, begun},
 		"a step breaks":       {recorded{state: at(2, 10, 10), fails: "own"}, finalize.Options{}, finalize.EndFailed, whole[:strings.Index(whole, ", jobs")]},

@@ -74,7 +74,8 @@ func promises() []machine.Promise {
 			Next:        machine.Stop, Edge: machine.Settle, Why: costMoved,
 		},
 		{Transaction: machine.Commit, Passes: []string{passing(stepGuard, argRoles, roleApp), passing(stepGuard, argRoles, roleProducers)}, Why: costWatched},
-		{End: EndAlready, Transaction: machine.Rollback, Passes: []string{stepLock, is(answerSame)}, Next: machine.Stop, Edge: machine.Settle, Why: costAlready},
+		{End: EndAlready, Transaction: machine.Rollback, Passes: []string{stepFirst + "." + answerSettled}, Next: machine.Stop, Edge: machine.Settle, Why: costAlready},
+		{End: EndOvertaken, Transaction: machine.Rollback, Passes: []string{stepLock, is(answerSame)}, Next: machine.Stop, Edge: machine.Settle, Why: costAlready},
 		{
 			End: EndRefused, Transaction: machine.Rollback, Passes: []string{stepGuard + "." + answerConnected}, NeverPasses: []string{stepLock},
 			Next: machine.Stop, Failure: FailureSessions, Why: costRefused,
@@ -89,7 +90,7 @@ func promises() []machine.Promise {
 		{End: EndInterrupted, Transaction: machine.Rollback, Next: machine.Stop, Edge: machine.Unchanged, Why: costFailed},
 		{
 			End: EndFailed, Transaction: machine.Rollback,
-			NeverPasses: []string{stepGuard + "." + answerConnected, stepManifest + "." + answerDifferent, is(answerSame), is(answerUnreadable), is(answerForeign)},
+			NeverPasses: []string{stepFirst + "." + answerSettled, stepGuard + "." + answerConnected, stepManifest + "." + answerDifferent, is(answerSame), is(answerUnreadable), is(answerForeign)},
 			Next:        machine.Stop, Failure: FailureError, Why: costFailed,
 		},
 	}

@@ -3,6 +3,7 @@
 // Package finalize runs the restore table: it owns the steps that definitions/restore.yaml names, what every such
 // table must promise, and what the run of one tells.
 //
+//	State --look_first--> settled | open
 //	State --compare_identity--> same | differs | unsound | forced | moved | unreadable | foreign
 //	differs:  repair_counter -> rotate_epoch -> move_cursors ... -> settle_restored_jobs -> store_identity -> append_audit
 //	moved:    compare_manifest -> store_identity -> append_audit
@@ -15,6 +16,7 @@ import "example.com/bothy/engine/machine"
 
 // The steps.
 const (
+	stepFirst    = "look_first"
 	stepGuard    = "refuse_sessions"
 	stepLock     = "lock_instance"
 	stepCompare  = "compare_identity"
@@ -30,6 +32,7 @@ const (
 
 // The answers.
 const (
+	answerOpen       = "open"
 	answerClear      = "clear"
 	answerConnected  = "connected"
 	answerLocked     = "locked"
@@ -54,6 +57,7 @@ const (
 	EndFinalized   = "finalized"   // a new epoch has begun at the head
 	EndRelocated   = "relocated"   // the identity is stored, epoch and cursors are kept
 	EndAlready     = "already"     // there was nothing to do
+	EndOvertaken   = "overtaken"   // there was nothing to do any more
 	EndRefused     = "refused"     // other sessions are connected
 	EndDifferent   = "different"   // the database is not where the manifest says
 	EndUnreadable  = "unreadable"  // the identity cannot be read
@@ -92,7 +96,7 @@ func Vocabulary() machine.Vocabulary {
 		Machine:  "restore_finalize",
 		Steps:    steps(),
 		Failures: []string{FailureSessions, FailureManifest, FailureUnreadable, FailureEnvironment, FailureError},
-		Ends:     []string{EndFinalized, EndRelocated, EndAlready, EndRefused, EndDifferent, EndUnreadable, EndForeign, EndInterrupted, EndFailed},
+		Ends:     []string{EndFinalized, EndRelocated, EndAlready, EndOvertaken, EndRefused, EndDifferent, EndUnreadable, EndForeign, EndInterrupted, EndFailed},
 		Promises: promises(),
 	}
 }
@@ -100,6 +104,14 @@ func Vocabulary() machine.Vocabulary {
 func steps() map[string]machine.StepKind {
 	to := machine.ArgumentKind{Required: true, OneOf: []string{toHead}}
 	return map[string]machine.StepKind{
+		stepFirst: {
+			Does:    "looks, without a lock, whether there is anything to do",
+			Without: "a database that needs nothing would be refused because of those who work on it",
+			Answers: []machine.Answer{
+				{Name: answerSettled, Means: "the database is the one whose history the cursors follow, all fits together, and nothing else is wanted"},
+				{Name: answerOpen, Means: "there is something to do, or to refuse"},
+			},
+		},
 		stepGuard: {
 			Does:    "looks for sessions of the engine and of producers, and keeps engines out until the transaction ends",
 			Without: "a program that still runs would see half of the change, or append to a history that is being left",

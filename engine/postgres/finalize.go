@@ -83,7 +83,8 @@ func (r *Restorer) prepare(ctx context.Context) error {
 		return err
 	}
 	// What a pooler or an old session of this role may have set does not matter here.
-	_, err := r.m.conn.Exec(ctx, `SET application_name = '`+RestoreApplication+`'`)
+	// Rows that a policy hides would be left where they are: an error says so instead.
+	_, err := r.m.conn.Exec(ctx, `SET application_name = '`+RestoreApplication+`'; SET row_security = off`)
 	return failed("begin to look at the restore", err)
 }
 
@@ -161,6 +162,21 @@ type FinalizeTx struct {
 	r        *Restorer
 	pg       pgx.Tx
 	identity round.Identity // as the connecting role reads it
+}
+
+// Look reads without a lock, and goes on as the role that connected.
+func (t *FinalizeTx) Look(ctx context.Context) (s restore.State, err error) {
+	if t.identity, err = readIdentity(ctx, t.pg); err != nil {
+		return s, err
+	}
+	if err := t.r.m.actAsOwner(ctx, t.pg); err != nil {
+		return s, failed("become the owner", err)
+	}
+	if s, err = t.state(ctx); err != nil {
+		return s, err
+	}
+	_, err = t.pg.Exec(ctx, `SET LOCAL ROLE NONE`)
+	return s, failed("change back to the connecting role", err)
 }
 
 // Lock takes the locks of the instance row and of the counter, in this order, and then reads.
@@ -254,8 +270,9 @@ func (t *FinalizeTx) state(ctx context.Context) (s restore.State, err error) {
 	var system, timeline pgtype.Int8
 	var counter *int64
 	err = t.pg.QueryRow(ctx, `SELECT i.environment, i.sync_epoch::text, i.pg_system_identifier, i.pg_timeline_id,
-	(SELECT seq FROM `+in+`event_seq LIMIT 1), coalesce((SELECT max(seq) FROM `+in+`event_log), 0) FROM `+in+`instance i`).
-		Scan(&s.Environment, &s.Epoch, &system, &timeline, &counter, &s.Highest)
+	(SELECT seq FROM `+in+`event_seq LIMIT 1), coalesce(l.seq, 0), coalesce(l.id::text, '')
+FROM `+in+`instance i LEFT JOIN (SELECT seq, id FROM `+in+`event_log ORDER BY seq DESC LIMIT 1) l ON true`).
+		Scan(&s.Environment, &s.Epoch, &system, &timeline, &counter, &s.Highest, &s.HeadEvent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		gone := missingInstance(t.r.o.Schema)
 		return s, &gone
@@ -330,7 +347,8 @@ func (t *FinalizeTx) actFor(ctx context.Context, name, table string, verbs ...st
 	// Asking about a schema that is closed to the role is an error, which must not end the transaction.
 	asked := func() (all bool, err error) {
 		err = pgx.BeginFunc(ctx, t.pg, func(inner pgx.Tx) error {
-			return inner.QueryRow(ctx, `SELECT pg_catalog.to_regclass($1) IS NOT NULL, coalesce((SELECT bool_and(pg_catalog.has_table_privilege(pg_catalog.to_regclass($1), v)) FROM unnest($2::text[]) v), false)`,
+			return inner.QueryRow(ctx, `SELECT pg_catalog.to_regclass($1) IS NOT NULL, coalesce((SELECT bool_and(pg_catalog.has_table_privilege(pg_catalog.to_regclass($1), v)) FROM unnest($2::text[]) v)
+	AND NOT pg_catalog.row_security_active(pg_catalog.to_regclass($1)), false)`,
 				table, verbs).Scan(&exists, &all)
 		})
 		if sqlState(err) == codeInsufficientRight {
@@ -352,8 +370,8 @@ func (t *FinalizeTx) actFor(ctx context.Context, name, table string, verbs ...st
 		return fmt.Errorf("there is no table %s, or neither this role nor the owner may see it", name)
 	}
 	schema, _ := splitTable(name)
-	return fmt.Errorf("neither this role nor the owner may do this with %s: have its owner run: GRANT %s ON %s TO %s (and GRANT USAGE ON SCHEMA %s TO %s)",
-		name, joined(verbs), table, quote(t.r.m.report.Owner), quote(schema), quote(t.r.m.report.Owner))
+	return fmt.Errorf("neither this role nor the owner may do this with every row of %s: have its owner run: GRANT %s ON %s TO %s (and GRANT USAGE ON SCHEMA %s TO %s); where row-level security hides rows, connect as a role with BYPASSRLS",
+		name, joined([]string{"SELECT", "UPDATE"}), table, quote(t.r.m.report.Owner), quote(schema), quote(t.r.m.report.Owner))
 }
 
 // isOwn is the row of ownCursors of a table and its column.

@@ -79,6 +79,15 @@ func (t *FinalizeTx) move(ctx context.Context, table, column, where, name, also 
 	if err != nil {
 		return m, failed("move the cursors of "+table, err)
 	}
+	// A trigger or a rule of the table may have had another opinion.
+	var left int64
+	err = t.pg.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM %s t WHERE %s AND t.%s <> $1`, table, where, column), to).Scan(&left)
+	if err != nil {
+		return m, failed("look again at the cursors of "+table, err)
+	}
+	if left > 0 {
+		return m, fmt.Errorf("%d rows of %s are not at the head %d after they were moved there: a trigger or a rule of that table keeps them; let it allow the move, for example while current_setting('application_name') = '%s'", left, table, to, RestoreApplication)
+	}
 	m.Ahead = m.Rows - m.Behind
 	if lowest != nil && *lowest < to {
 		m.Passed = &restore.Range{First: *lowest + 1, Last: to}

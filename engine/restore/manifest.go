@@ -31,6 +31,7 @@ type Manifest struct {
 	TimelineID       int64     `json:"timeline_id"`
 	SyncEpoch        string    `json:"sync_epoch"`
 	HeadSeq          int64     `json:"head_seq"`
+	HeadEvent        string    `json:"head_event"` // the id of the event with that number; empty when the log does not hold it
 	AuditSeq         int64     `json:"audit_seq"`
 	AuditHash        string    `json:"audit_hash"` // hexadecimal; empty while the rows have none
 }
@@ -40,7 +41,7 @@ func ManifestOf(s State, at time.Time) Manifest {
 	return Manifest{
 		Version: ManifestVersion, TakenAt: at.UTC().Truncate(time.Microsecond), Environment: s.Environment,
 		SystemIdentifier: s.Current.System, TimelineID: s.Current.Timeline,
-		SyncEpoch: s.Epoch, HeadSeq: s.Head(), AuditSeq: s.Audit.Seq, AuditHash: hex.EncodeToString(s.Audit.Hash),
+		SyncEpoch: s.Epoch, HeadSeq: s.Head(), HeadEvent: s.HeadEvent, AuditSeq: s.Audit.Seq, AuditHash: hex.EncodeToString(s.Audit.Hash),
 	}
 }
 
@@ -76,7 +77,7 @@ func ParseManifest(text []byte) (Manifest, error) {
 
 // manifestKeys are the keys of the format.
 var manifestKeys = []string{
-	"manifest_version", "taken_at", "environment", "system_identifier", "timeline_id", "sync_epoch", "head_seq", "audit_seq", "audit_hash",
+	"manifest_version", "taken_at", "environment", "system_identifier", "timeline_id", "sync_epoch", "head_seq", "head_event", "audit_seq", "audit_hash",
 }
 
 // checkKeys wants every key exactly once and spelled exactly so: the decoder would take the last of two, leave
@@ -156,8 +157,8 @@ func orNothing(text string) string {
 	return text
 }
 
-// Differences compares a database with the manifest of its final backup: the place in the log, the newest row of
-// the audit and the epoch. A counter that does not fit its log differs too, whatever it says.
+// Differences compares a database with the manifest of its final backup: the place in the log and the event there,
+// the newest row of the audit and the epoch. A counter that does not fit its log differs too, whatever it says.
 func (m Manifest) Differences(s State) []Difference {
 	var all []Difference
 	compare := func(field, manifest, database string) {
@@ -166,8 +167,12 @@ func (m Manifest) Differences(s State) []Difference {
 		}
 	}
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	if s.Stored.Known() { // until it is finalized a copy says where it comes from
+		compare("system_identifier", number(m.SystemIdentifier), number(s.Stored.System))
+	}
 	compare("sync_epoch", m.SyncEpoch, s.Epoch)
 	compare("head_seq", number(m.HeadSeq), number(s.Head()))
+	compare("head_event", m.HeadEvent, s.HeadEvent)
 	compare("audit_seq", number(m.AuditSeq), number(s.Audit.Seq))
 	compare("audit_hash", m.AuditHash, hex.EncodeToString(s.Audit.Hash))
 	compare("environment", m.Environment, s.Environment)

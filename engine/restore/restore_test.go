@@ -32,7 +32,7 @@ func consumers(positions ...restore.Position) restore.Cursor {
 func sound() restore.State {
 	return restore.State{
 		Stored: round.Identity{System: 7, Timeline: 1}, Current: round.Identity{System: 7, Timeline: 1}, Environment: "production",
-		Epoch: "01890000-0000-7000-8000-000000000001", Counter: new(int64(10)), Highest: 10,
+		Epoch: "01890000-0000-7000-8000-000000000001", Counter: new(int64(10)), Highest: 10, HeadEvent: "01890000-0000-7000-8000-00000000000a",
 		Cursors: []restore.Cursor{consumers(restore.Position{Name: "push", Seq: 4})}, Audit: restore.Audit{Seq: 3, Hash: []byte{1, 2}},
 	}
 }
@@ -115,6 +115,7 @@ func TestManifest(t *testing.T) {
   "timeline_id": 1,
   "sync_epoch": "01890000-0000-7000-8000-000000000001",
   "head_seq": 10,
+  "head_event": "01890000-0000-7000-8000-00000000000a",
   "audit_seq": 3,
   "audit_hash": "0102"
 }
@@ -161,11 +162,13 @@ func TestManifestDifferences(t *testing.T) {
 		t.Errorf("the database of the manifest: got %v, want no difference", d)
 	}
 	for field, change := range map[string]func(*restore.State){
-		"sync_epoch":  func(s *restore.State) { s.Epoch = "01890000-0000-7000-8000-000000000002" },
-		"head_seq":    func(s *restore.State) { s.Counter, s.Highest = new(int64(9)), 9 },
-		"audit_seq":   func(s *restore.State) { s.Audit.Seq = 4 },
-		"audit_hash":  func(s *restore.State) { s.Audit.Hash = nil },
-		"environment": func(s *restore.State) { s.Environment = "" },
+		"sync_epoch":        func(s *restore.State) { s.Epoch = "01890000-0000-7000-8000-000000000002" },
+		"head_seq":          func(s *restore.State) { s.Counter, s.Highest = new(int64(9)), 9 },
+		"head_event":        func(s *restore.State) { s.HeadEvent = "01890000-0000-7000-8000-00000000000b" },
+		"audit_seq":         func(s *restore.State) { s.Audit.Seq = 4 },
+		"audit_hash":        func(s *restore.State) { s.Audit.Hash = nil },
+		"environment":       func(s *restore.State) { s.Environment = "" },
+		"system_identifier": func(s *restore.State) { s.Stored.System = 8 },
 	} {
 		s := sound()
 		change(&s)

@@ -16,6 +16,7 @@ type State struct {
 	Epoch       string
 	Counter     *int64   // the counter of the event log; nil when its row is missing
 	Highest     int64    // the highest number in the log; 0 when it is empty
+	HeadEvent   string   // the id of the event with the highest number; empty when there is none
 	Cursors     []Cursor // every table of cursors, those of the engine first
 	Audit       Audit
 }
