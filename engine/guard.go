@@ -105,7 +105,7 @@ func (g *guard) judge(ctx context.Context, r postgres.Recognition) {
 
 // holds are the reasons to do no work on a database. What cannot be read counts neither as the same nor as another.
 func holds(r postgres.Recognition, guarded bool, environment string) (reasons []api.Reason) {
-	if guarded && r.Differs() {
+	if guarded && (r.Differs() || r.Apart != "") {
 		reasons = append(reasons, api.Unfinalized)
 	}
 	if guarded && len(r.Lacks) > 0 {
@@ -124,7 +124,7 @@ func holds(r postgres.Recognition, guarded bool, environment string) (reasons []
 func holdMessage(r api.Reason) string {
 	switch r {
 	case api.Unfinalized:
-		return "engine does no work: the database was restored or promoted, and that is not finalized"
+		return "engine does no work: the database was restored or promoted, as a whole or in part, and that is not finalized"
 	case api.Unreadable:
 		return "engine does no work: its role may not read which server this is, so a restore would not be noticed"
 	case api.Recovering:
@@ -140,6 +140,9 @@ func holdMessage(r api.Reason) string {
 func advice(reason api.Reason, r postgres.Recognition, environment string) string {
 	switch reason {
 	case api.Unfinalized:
+		if !r.Differs() {
+			return r.Apart + ": parts of the database were restored from different moments: stop the producers, then run `engine restore finalize`: docs/restore.md has the steps"
+		}
 		return "stop the producers, then run `engine restore finalize`: docs/restore.md has the steps"
 	case api.Unreadable:
 		return "run `engine migrate up --bootstrap` as an administrator, or: " + strings.Join(r.Lacks, "; ")

@@ -37,6 +37,8 @@ func TestHolds(t *testing.T) {
 		"case 74: unreadable":         {postgres.Recognition{Stored: here, Lacks: []string{"GRANT"}}, false, "", []api.Reason{api.Unreadable}},
 		"unreadable, nothing stored":  {postgres.Recognition{Lacks: []string{"GRANT"}}, false, "", []api.Reason{api.Unreadable}},
 		"unreadable, guard off":       {postgres.Recognition{Stored: here, Lacks: []string{"GRANT"}}, true, "", none},
+		"restored in parts":           {postgres.Recognition{Stored: here, Current: here, Apart: "a consumer stands above the head"}, false, "", []api.Reason{api.Unfinalized}},
+		"in parts, the guard is off":  {postgres.Recognition{Stored: here, Current: here, Apart: "a consumer stands above the head"}, true, "", none},
 		"a standby":                   {postgres.Recognition{Stored: here, Current: here, Recovering: true}, false, "", []api.Reason{api.Recovering}},
 		"a standby, guard off":        {postgres.Recognition{Stored: here, Current: here, Recovering: true}, true, "", []api.Reason{api.Recovering}},
 		"recovering on another":       {postgres.Recognition{Stored: here, Current: core.Identity{System: 8, Timeline: 3}, Recovering: true}, false, "", []api.Reason{api.Unfinalized, api.Recovering}},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"example.com/bothy/engine"
+	"example.com/bothy/engine/api"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/finalize"
@@ -56,6 +57,15 @@ func wantRepaired(t *testing.T, db *enginetest.DB, want ...restore.Flaw) {
 	}
 }
 
+// wantHeld: the engine does no work on its database, and says what mends it.
+func wantHeld(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	held, ok := errors.AsType[*engine.HeldError](e.Prepare(t.Context()))
+	if !ok || !slices.Equal(held.Reasons, []api.Reason{api.Unfinalized}) || !strings.Contains(held.Error(), "engine restore finalize") {
+		t.Errorf("Prepare: got %v, want it held, with the command that mends it", held)
+	}
+}
+
 // Case 69: after a restore the cursor is ahead of the log and the consumer is silent. The log and its counter come
 // from an older dump: a round says so and nothing is taken for caught up. After a finalize, the new events are
 // delivered, each once and under the new epoch, also those whose numbers the cursor had passed before.
@@ -69,6 +79,12 @@ func TestCase69CursorAheadOfTheLog(t *testing.T) {
 	if o.End.Name != "ahead" || o.Err == nil || !strings.Contains(o.Err.Error(), "engine restore finalize") {
 		t.Errorf("a cursor at 10 of a log of 7: got end %s and %v, want ahead, with the command that mends it", o.End.Name, o.Err)
 	}
+	e := open(t, cfg)
+	wantHeld(t, e)
+	if err := e.Look(t.Context()); err != nil { // as a running engine does
+		t.Fatal(err)
+	}
+	e.Close()
 	r := finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndFinalized)
 	wantRepaired(t, db, restore.Flaw{Kind: restore.CursorAhead, Range: restore.Range{First: 8, Last: 10}, Table: "event_consumer_cursors", Name: "push"})
 	// What was set aside above the head would be another event when it is retried.
@@ -132,7 +148,7 @@ func TestCase77CounterAgainstLog(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		damage []string
-		found  func(error) bool // what a start says; nil when it starts
+		found  func(error) bool // what Open says; nil when it opens: then the engine holds still
 		want   restore.Flaw
 		first  int64 // the first event that is delivered again
 	}{
@@ -179,6 +195,7 @@ func TestCase77CounterAgainstLog(t *testing.T) {
 				e.Close()
 				t.Error("an engine starts on it")
 			case err == nil:
+				wantHeld(t, e)
 				e.Close()
 			case tt.found == nil || !tt.found(err) || !strings.Contains(err.Error(), "engine restore finalize"):
 				t.Errorf("a start says %v, want the command that mends it", err)
@@ -187,5 +204,52 @@ func TestCase77CounterAgainstLog(t *testing.T) {
 			wantRepaired(t, db, tt.want)
 			appendable(t, db, cfg, tt.first)
 		})
+	}
+}
+
+// A running engine finds out that a table was put back under it, holds still, and goes on after the finalize.
+func TestCursorPutBackUnderTheEngine(t *testing.T) {
+	t.Parallel()
+	db, cfg := partial(t)
+	e := open(t, cfg)
+	if err := e.Prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, `UPDATE bothy.event_consumer_cursors SET last_seq = 700`)
+	if err := e.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantHeld(t, e)
+	finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndFinalized)
+	if err := e.Prepare(t.Context()); err != nil {
+		t.Errorf("after the finalize: %v", err)
+	}
+}
+
+// The row of the installation is lost: a migration makes it, and does not pretend to know whose history the cursors
+// follow. That the history ended is left to a finalize, which tells of it and moves the cursors.
+func TestInstanceRowLost(t *testing.T) {
+	t.Parallel()
+	db, cfg := partial(t)
+	epoch := text(t, db, `SELECT sync_epoch::text FROM bothy.instance`)
+	db.Exec(t, `DELETE FROM bothy.instance`)
+	_, err := postgres.Migrate(t.Context(), postgres.MigrateOptions{
+		AdminURL: db.AdminURL, Schema: enginetest.Schema, Owner: enginetest.OwnerRole, App: enginetest.AppRole,
+		ConsumerNames: []string{"push"}, JobsSchema: enginetest.JobsSchema, JobsMigrate: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, cfg)
+	wantHeld(t, e)
+	e.Close()
+	r := finalized(t, cfg, engine.FinalizeOptions{}, finalize.EndFinalized)
+	if r.EpochTo == epoch || len(r.Jobs) == 0 {
+		t.Errorf("got epoch %q after %q, and settled jobs %v, want another one and the jobs of before", r.EpochTo, epoch, r.Jobs)
+	}
+	wantText(t, db, "15", `SELECT last_seq::text FROM bothy.event_consumer_cursors`)
+	again := open(t, cfg)
+	if err := again.Prepare(t.Context()); err != nil {
+		t.Errorf("after the finalize: %v", err)
 	}
 }

@@ -157,7 +157,7 @@ func checkRows(ctx context.Context, conn Querier, schema string) error {
 func missingInstance(schema string) MissingRowError {
 	return MissingRowError{
 		Table: quote(schema) + ".instance", Holds: "the identity of the installation",
-		Fix: "bring it back from the backup, or run `engine migrate up`, which makes a new one: jobs then carry another epoch",
+		Fix: "bring it back from the backup; or stop the producers, run `engine migrate up`, which makes it, and then `engine restore finalize`, since nobody knows whose history the cursors follow",
 	}
 }
 

@@ -41,7 +41,7 @@ func TestCheckSchemaSaysWhatToDo(t *testing.T) {
 		"River is older":         {`DELETE FROM river_migration WHERE version > 6`, `has version 6 of River's tables and version \d+ is needed`},
 		"no River":               {`DROP TABLE river_migration`, `has no tables of River`},
 		"no counter":             {`DELETE FROM bothy.event_seq`, `event_seq is empty: its one row is the counter .*: stop the producers and run .engine restore finalize`},
-		"no identity":            {`DELETE FROM bothy.instance`, `instance is empty: its one row is the identity .*: bring it back from the backup, or run .engine migrate up`},
+		"no identity":            {`DELETE FROM bothy.instance`, `instance is empty: its one row is the identity .*: bring it back from the backup; or .* run .engine migrate up.*engine restore finalize`},
 		"counter behind the log (case 77)": {
 			`SELECT bothy.append_event('a', NULL, NULL, NULL, NULL); UPDATE bothy.event_seq SET seq = 0`, `holds number 1 and its counter stands at 0`,
 		},
@@ -136,14 +136,18 @@ func TestCounterComesBack(t *testing.T) {
 	}
 }
 
-// An identity that is gone is made anew, and said: jobs carry another epoch from then on.
+// An identity that is gone is made anew, and said: it is that of no server, so that nothing runs before a finalize.
 func TestMigrateMakesTheIdentityAnew(t *testing.T) {
 	t.Parallel()
 	db := enginetest.New(t, enginetest.WithConsumers("push"))
 	db.Exec(t, `INSERT INTO bothy.event_consumer_cursors VALUES ('push', 7)`)
 	db.Exec(t, `DELETE FROM bothy.instance`)
 	report := migrate(t, options(db))
-	if !report.Instance || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "another epoch") {
+	if !report.Instance || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "engine restore finalize") {
 		t.Errorf("Migrate: got instance %t and notes %q, want a new one and a note", report.Instance, report.Notes)
+	}
+	store := openStore(t, db.AppURL)
+	if r, err := store.Recognize(t.Context()); err != nil || !r.Differs() {
+		t.Errorf("got %+v and %v, want another server than this one", r, err)
 	}
 }

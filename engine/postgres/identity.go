@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -51,6 +52,7 @@ type Recognition struct {
 	Stored      round.Identity // the server whose history the cursors follow; not Known before the first migration that could read it
 	Current     round.Identity // the server that answered; zero when this role may not read it
 	Recovering  bool           // it replays a log, and nothing can be written
+	Apart       string         // what of counter, log and cursors comes from different moments, in words; empty when they fit
 	Lacks       []string       // the statements that let this role read the identity; none when it may
 }
 
@@ -122,8 +124,11 @@ func (s *Store) recognize(ctx context.Context, conn beginner) (r Recognition, er
 		}
 	}
 	var storedSystem, storedTimeline, currentSystem, currentTimeline pgtype.Int8
-	err = tx.QueryRow(ctx, `SELECT i.environment, i.pg_system_identifier, i.pg_timeline_id, `+system+`, `+timeline+`, pg_catalog.pg_is_in_recovery()
-FROM `+s.schema+`.instance i`).Scan(&r.Environment, &storedSystem, &storedTimeline, &currentSystem, &currentTimeline, &r.Recovering)
+	var head, highest, lowest, top pgtype.Int8
+	err = tx.QueryRow(ctx, `SELECT i.environment, i.pg_system_identifier, i.pg_timeline_id, `+system+`, `+timeline+`, pg_catalog.pg_is_in_recovery(),
+	(SELECT seq FROM `+s.schema+`.event_seq LIMIT 1), (SELECT seq FROM `+s.schema+`.event_log ORDER BY seq DESC LIMIT 1), c.lowest, c.top
+FROM `+s.schema+`.instance i CROSS JOIN (SELECT min(last_seq) AS lowest, max(last_seq) AS top FROM `+s.schema+`.event_consumer_cursors) c`).
+		Scan(&r.Environment, &storedSystem, &storedTimeline, &currentSystem, &currentTimeline, &r.Recovering, &head, &highest, &lowest, &top)
 	if errors.Is(err, pgx.ErrNoRows) {
 		gone := missingInstance(s.options.Schema)
 		return r, &gone
@@ -132,7 +137,25 @@ FROM `+s.schema+`.instance i`).Scan(&r.Environment, &storedSystem, &storedTimeli
 		return r, failed(doing, err)
 	}
 	s.identity.Store(readable)
+	if head.Valid { // a counter that is gone is told by its own error
+		r.Apart = apart(head.Int64, highest.Int64, lowest.Int64, top.Int64)
+	}
 	r.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
 	r.Current = round.Identity{System: currentSystem.Int64, Timeline: currentTimeline.Int64}
 	return r, nil
+}
+
+// apart says what does not fit together: a restore of parts leaves a counter, a log and cursors of different moments. A
+// hole up to the head counts only when a cursor has still to pass it. lowest and top are those of the cursors.
+func apart(head, highest, lowest, top int64) string {
+	switch {
+	case top > head:
+		return fmt.Sprintf("a consumer stands at %d, above the head %d of the event log", top, head)
+	case highest > head:
+		return fmt.Sprintf("the event log holds number %d, above its counter, which stands at %d", highest, head)
+	case highest < head && lowest < head:
+		return fmt.Sprintf("the event log ends in a hole: it lacks %d to %d, which its counter has given", highest+1, head)
+	default:
+		return ""
+	}
 }

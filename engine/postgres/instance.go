@@ -34,6 +34,15 @@ func identitySQL(schema string) string {
 	WHERE pg_system_identifier IS NULL OR pg_timeline_id IS NULL`
 }
 
+// unknownIdentitySQL says that the server whose history the cursors follow is not known any more. It is none: what is
+// there has to be finalized.
+func unknownIdentitySQL(schema string) string {
+	return `UPDATE ` + quote(schema) + `.instance SET pg_system_identifier = ` + lostIdentity + `, pg_timeline_id = ` + lostIdentity
+}
+
+// lostIdentity is the identifier and the timeline of no server.
+const lostIdentity = "-1"
+
 // notifySQL turns notifications on or off, and writes nothing when they are as they should be.
 func notifySQL(schema string, on bool) string {
 	value := strconv.FormatBool(on)
@@ -60,10 +69,12 @@ func (m *migrator) makeInstance(ctx context.Context) error {
 			return err
 		}
 		if used {
-			m.report.Notes = append(m.report.Notes, "the table instance was empty although consumers have cursors: the installation has a new identity, and jobs get another epoch from now on")
+			m.report.Notes = append(m.report.Notes, "the table instance was empty although consumers have cursors, so nobody knows whose history they follow: no engine does any work before `engine restore finalize`")
 		}
 		m.report.Instance = true
-		_, err = tx.Exec(ctx, insert)
+		if _, err = tx.Exec(ctx, insert); err == nil && used {
+			_, err = tx.Exec(ctx, unknownIdentitySQL(m.o.Schema))
+		}
 		return err
 	})
 	if err != nil {

@@ -35,8 +35,15 @@ func (o Observation) Finalized() bool {
 }
 
 // Recognition is what the same look says about which database it is. A role that may not read that needs Recognize.
+// Of what does not fit together it knows a cursor above the head.
 func (o Observation) Recognition() Recognition {
-	return Recognition{Environment: o.Environment, Stored: o.Stored, Current: o.Current, Recovering: o.Recovering}
+	r := Recognition{Environment: o.Environment, Stored: o.Stored, Current: o.Current, Recovering: o.Recovering}
+	for _, c := range o.Consumers {
+		if c.LastSeq > o.Head {
+			r.Apart = apart(o.Head, o.Head, c.LastSeq, c.LastSeq)
+		}
+	}
+	return r
 }
 
 // Observe looks at the log and at every consumer, in one statement, however many there are. Ages are taken by the
