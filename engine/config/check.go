@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"example.com/bothy/engine/document"
@@ -106,6 +107,11 @@ func (c *checker) restored() {
 		entry := "restore.cursors[" + strconv.Itoa(i) + "]"
 		path := entry + ".table"
 		if !c.Sound(path) || !c.Sound(entry+".column") {
+			continue
+		}
+		if schema, _, _ := strings.Cut(cursor.Table, "."); schema == c.cfg.Database.Schema {
+			c.Refuse(path, "own-table", fmt.Sprintf("%s is %s, a table of the engine's own", path, c.Quoted(path)),
+				"remove the entry: a finalize moves the engine's cursors by itself")
 			continue
 		}
 		key := RestoreCursor{Table: cursor.Table, Column: cursor.Column, Where: cursor.Where}

@@ -16,6 +16,7 @@ func Kinds() []problem.Kind {
 		refusal("bad-column", "The name of a column of restore.cursors cannot be one."),
 		refusal("bad-condition", "The condition of restore.cursors cannot stand after WHERE on its own. Only the server can say more."),
 		refusal("bad-table", "A table of restore.cursors is not written as schema.table, or lies where PostgreSQL keeps its own."),
+		refusal("own-table", "An entry of restore.cursors names a table of the engine's own. A finalize moves the engine's cursors by itself, and would write a position over what is none."),
 		refusal("duplicate-cursor", "Two entries of restore.cursors name the same column of the same table. Finalizing would move its rows twice, and count them twice."),
 		refusal("bad-handler", "The name of a handler is not one that a program can register."),
 		refusal("bad-kind", "A kind of job is not one that River takes: a client with a worker for it would not start, and no worker would ever take the job."),

@@ -34,13 +34,15 @@ func (i *Inspector) CursorTable(ctx context.Context, t CursorTable, adminURL str
 	err := i.asked(ctx, i.status.Server.Role, func(tx pgx.Tx) error {
 		var kind string
 		var column *string
-		var may bool
+		var made, may bool
 		err := tx.QueryRow(ctx, `SELECT c.relkind::text, (SELECT pg_catalog.format_type(a.atttypid, NULL) FROM pg_catalog.pg_attribute a
 	WHERE a.attrelid = c.oid AND a.attname = $3 AND a.attnum > 0 AND NOT a.attisdropped),
-	EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname IN ($4, $5) AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
+	EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = $3 AND (a.attgenerated <> '' OR a.attidentity = 'a')),
+	EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname IN ($4, $5)
+		AND (NOT c.relrowsecurity OR r.rolbypassrls OR r.rolsuper OR NOT c.relforcerowsecurity AND pg_catalog.pg_has_role(r.oid, c.relowner, 'USAGE')) AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
 		AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT') AND pg_catalog.has_table_privilege(r.oid, c.oid, 'UPDATE'))
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-			t.Schema, t.Table, t.Column, i.status.Owner, admin).Scan(&kind, &column, &may)
+			t.Schema, t.Table, t.Column, i.status.Owner, admin).Scan(&kind, &column, &made, &may)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			found = bad("there is no table %s", "correct the name, or remove the entry: a finalize fails on it", t.name())
@@ -56,11 +58,14 @@ FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamesp
 		case *column != "bigint" && *column != "numeric":
 			found = bad("column %s of %s is %s, which cannot hold every number of the log", "make it a bigint", t.Column, t.name(), *column)
 			return nil
+		case made:
+			found = bad("column %s of %s is made by the server, and no finalize can write it", "name the column that holds the position", t.Column, t.name())
+			return nil
 		case !may:
 			found = []Finding{{
 				Code: codeCursorClosed, Severity: problem.Warning,
-				What: fmt.Sprintf("neither the owner %s nor the role of database.admin_url may change %s, so a finalize would fail", i.status.Owner, t.name()),
-				Fix:  fmt.Sprintf("have its owner run: GRANT SELECT, UPDATE ON %s TO %s (and GRANT USAGE ON SCHEMA %s TO %s)", t.sql(), quote(i.status.Owner), quote(t.Schema), quote(i.status.Owner)),
+				What: fmt.Sprintf("neither the owner %s nor the role of database.admin_url may change every row of %s, so a finalize would fail", i.status.Owner, t.name()),
+				Fix:  fmt.Sprintf("have its owner run: GRANT SELECT, UPDATE ON %s TO %s (and GRANT USAGE ON SCHEMA %s TO %s); where row-level security hides rows, let database.admin_url connect as a role with BYPASSRLS", t.sql(), quote(i.status.Owner), quote(t.Schema), quote(i.status.Owner)),
 			}}
 		}
 		if t.Where == "" {
