@@ -42,6 +42,9 @@ type FinalizeOptions struct {
 // FinalizeReport is how a finalize went.
 type FinalizeReport = finalize.Report
 
+// IdentityFunctions are the functions that tell which server this is, as a GRANT names them.
+func IdentityFunctions() string { return postgres.IdentityFunctions() }
+
 // RestorePlan is what a finalize would do, of one moment.
 type RestorePlan struct {
 	State    restore.State
@@ -194,7 +197,7 @@ func RestoreManifest(ctx context.Context, cfg *config.Config) (restore.Manifest,
 	}
 	switch {
 	case p.Verdict == restore.Unreadable:
-		return restore.Manifest{}, nil, errors.New("the identity of the server cannot be read, and a manifest says which server it was taken on: run `engine migrate up --bootstrap` as an administrator")
+		return restore.Manifest{}, nil, errors.New("the identity of the server cannot be read, and a manifest says which server it was taken on: have an administrator run: GRANT EXECUTE ON FUNCTION " + IdentityFunctions() + " TO the role of database.admin_url")
 	case p.Verdict.Changed():
 		return restore.Manifest{}, nil, fmt.Errorf("the database %s: finalize that first, a manifest of it would vouch for a history that ended", p.Verdict)
 	case len(p.Flaws) > 0:

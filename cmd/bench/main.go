@@ -57,8 +57,15 @@ func run(ctx context.Context) int {
 	b := &bench{server: server, repeat: *repeat, out: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)}
 	fmt.Printf("PostgreSQL %s, fsync on, medians of %d interleaved repetitions\n", server.Version(), *repeat)
 	for _, p := range []part{
-		{"table", interpreter}, {"validate", validate}, {"round", rounds}, {"latency", latency}, {"append", appends}, {"gauges", gauges},
-		{"partitions", partitions}, {"snapshot", snapshot}, {"catchup", catchup},
+		{"table", interpreter},
+		{"validate", validate},
+		{"round", rounds},
+		{"latency", latency},
+		{"append", appends},
+		{"gauges", gauges},
+		{"partitions", partitions},
+		{"snapshot", snapshot},
+		{"catchup", catchup},
 	} {
 		if !strings.HasPrefix(p.name, *only) {
 			continue

@@ -155,7 +155,7 @@ func printFinalized(out, stderr io.Writer, r engine.FinalizeReport) error {
 		fmt.Fprintln(stderr, "fix: give the manifest of the backup that was restored; when this is the right one, the database was not only moved: run `engine restore finalize` without --relocation")
 	case finalize.EndUnreadable:
 		fmt.Fprintln(stderr, "engine: the identity of the server cannot be read, so it can be neither compared nor stored; nothing was changed")
-		fmt.Fprintln(stderr, "fix: run `engine migrate up --bootstrap` as an administrator, or have one run: GRANT EXECUTE ON FUNCTION pg_control_system(), pg_current_wal_lsn(), pg_walfile_name(pg_lsn) TO the role of database.admin_url")
+		fmt.Fprintf(stderr, "fix: have an administrator run: GRANT EXECUTE ON FUNCTION %s TO the role of database.admin_url\n", engine.IdentityFunctions())
 	case finalize.EndForeign:
 		fmt.Fprintf(stderr, "engine: the database is on the server that its cursors follow, and calls itself %q where database.environment says otherwise: this looks like the wrong database; nothing was changed\n", r.State.Environment)
 		fmt.Fprintln(stderr, "fix: connect to the right database, or, when this one is a copy on purpose, run it again with --force")

@@ -20,6 +20,9 @@ var identityFunctions = []string{
 	"pg_control_system()", "pg_control_checkpoint()", "pg_control_recovery()", "pg_current_wal_lsn()", "pg_walfile_name(pg_lsn)",
 }
 
+// IdentityFunctions are those functions as a GRANT names them.
+func IdentityFunctions() string { return strings.Join(identityFunctions, ", ") }
+
 // sqlMayReadIdentity tells whether this role may call all of them.
 var sqlMayReadIdentity = `SELECT has_function_privilege('pg_catalog.` +
 	strings.Join(identityFunctions, `', 'execute') AND has_function_privilege('pg_catalog.`) + `', 'execute')`
