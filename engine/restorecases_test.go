@@ -89,6 +89,9 @@ func TestCase69CursorAheadOfTheLog(t *testing.T) {
 	wantRepaired(t, db, restore.Flaw{Kind: restore.CursorAhead, Range: restore.Range{First: 8, Last: 10}, Table: "event_consumer_cursors", Name: "push"})
 	// What was set aside above the head would be another event when it is retried.
 	wantText(t, db, "5", `SELECT string_agg(seq::text, ' ') FROM bothy.event_quarantine`)
+	if want := (restore.Aside{Above: 1, Stay: 1}); r.State.Aside != want || len(r.Jobs) > 0 && r.Jobs[0].Kind == "event_quarantine" {
+		t.Errorf("in quarantine: got %+v and jobs %v, want %+v, and no events among the jobs", r.State.Aside, r.Jobs, want)
+	}
 	if got := r.Moved[0]; got.Ahead != 1 || got.Behind != 0 || got.Passed != nil {
 		t.Errorf("moved: got %+v, want one cursor that stood ahead and skips nothing", got)
 	}

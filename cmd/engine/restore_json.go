@@ -56,6 +56,7 @@ type finalizeJSON struct {
 	Cursors     []restore.Moved      `json:"cursors"`
 	JobsRule    restore.JobsRule     `json:"jobs_rule"`
 	Jobs        []restore.JobCount   `json:"jobs"`
+	Quarantine  restore.Aside        `json:"quarantine"`
 	Repaired    []restore.Flaw       `json:"repaired"`
 	Sessions    []restore.Session    `json:"sessions"`
 	Differences []restore.Difference `json:"differences"`
@@ -69,7 +70,7 @@ func finalizeOf(r engine.FinalizeReport) finalizeJSON {
 	return finalizeJSON{
 		End: r.End.Name, Failure: r.End.Failure, Changed: r.Done(), restoreFacts: facts,
 		EpochFrom: r.EpochFrom, EpochTo: r.EpochTo, Audit: r.Deed, Abandoned: finalize.Abandoned(r.Moved),
-		Cursors: none(r.Moved), JobsRule: r.JobsRule, Jobs: none(r.Jobs), Repaired: none(r.Flaws),
+		Cursors: none(r.Moved), JobsRule: r.JobsRule, Jobs: none(r.Jobs), Quarantine: r.State.Aside, Repaired: none(r.Flaws),
 		Sessions: none(r.Sessions), Differences: none(r.Differences),
 	}
 }
@@ -80,19 +81,20 @@ type restorePlanJSON struct {
 	Verdict  restore.Verdict `json:"verdict"`
 	restoreFacts
 
-	Epoch     string             `json:"epoch"`
-	Abandoned *restore.Range     `json:"abandoned"`
-	Cursors   []restore.Moved    `json:"cursors"`
-	JobsRule  restore.JobsRule   `json:"jobs_rule"`
-	Jobs      []restore.JobCount `json:"jobs"`
-	Flaws     []restore.Flaw     `json:"flaws"`
-	Sessions  []restore.Session  `json:"sessions"`
+	Epoch      string             `json:"epoch"`
+	Abandoned  *restore.Range     `json:"abandoned"`
+	Cursors    []restore.Moved    `json:"cursors"`
+	JobsRule   restore.JobsRule   `json:"jobs_rule"`
+	Jobs       []restore.JobCount `json:"jobs"`
+	Quarantine restore.Aside      `json:"quarantine"`
+	Flaws      []restore.Flaw     `json:"flaws"`
+	Sessions   []restore.Session  `json:"sessions"`
 }
 
 func restorePlanOf(p engine.RestorePlan) restorePlanJSON {
 	plan := restorePlanJSON{
 		Answer: p.Answer, NewEpoch: p.NewEpoch(), Verdict: p.Verdict, restoreFacts: factsOf(p.State), Epoch: p.State.Epoch,
-		JobsRule: p.JobsRule, Jobs: none(p.Jobs), Flaws: none(p.Flaws), Sessions: none(p.Sessions), Cursors: []restore.Moved{},
+		JobsRule: p.JobsRule, Jobs: none(p.Jobs), Quarantine: p.State.Aside, Flaws: none(p.Flaws), Sessions: none(p.Sessions), Cursors: []restore.Moved{},
 	}
 	if p.NewEpoch() {
 		plan.Abandoned, plan.Cursors = finalize.Abandoned(p.Moves), none(p.Moves)

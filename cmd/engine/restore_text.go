@@ -30,6 +30,7 @@ func printRestorePlan(to io.Writer, p engine.RestorePlan) error {
 		if err := printRestoredJobs(to, p); err != nil {
 			return err
 		}
+		printAside(to, p.State.Aside, "would be let go")
 	}
 	if len(p.Sessions) > 0 && p.Answer != "same" {
 		fmt.Fprintf(to, "\nfinalize refuses while %s connected:\n", areConnected(p.Sessions))
@@ -38,6 +39,16 @@ func printRestorePlan(to io.Writer, p engine.RestorePlan) error {
 		}
 	}
 	return nil
+}
+
+// printAside says what becomes of events in quarantine.
+func printAside(to io.Writer, a restore.Aside, then string) {
+	if a.Above > 0 {
+		fmt.Fprintf(to, "%s: %s in quarantine above the head\n", then, count(a.Above, "event"))
+	}
+	if a.Stay > 0 {
+		fmt.Fprintf(to, "in quarantine: %s; whether it was retried in the history that is gone, nobody knows here: look before you retry or drop it\n", count(a.Stay, "event"))
+	}
 }
 
 // wouldDo is the first line of a plan.
@@ -196,6 +207,7 @@ func printNewEpoch(out io.Writer, r engine.FinalizeReport) {
 	case jobs > 0:
 		fmt.Fprintf(out, "cancelled: %s of the old epoch\n", count(jobs, "job"))
 	}
+	printAside(out, r.State.Aside, "let go")
 	fmt.Fprintln(out, "next: start the engine and the workers, then the producers")
 }
 

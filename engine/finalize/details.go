@@ -20,7 +20,8 @@ type Details struct {
 	Repaired     []restore.Flaw  `json:"repaired,omitempty"`
 	JobsRule     string          `json:"jobs_rule,omitempty"`
 	Jobs         []JobsOf        `json:"jobs,omitempty"`
-	Environment  string          `json:"environment,omitempty"` // when it changed
+	LetGo        int64           `json:"quarantine_let_go,omitempty"` // events above the head
+	Environment  string          `json:"environment,omitempty"`       // when it changed
 	By           string          `json:"by,omitempty"`
 }
 
@@ -51,6 +52,7 @@ func (b *bound) details(action string) Details {
 		return d
 	}
 	d.Forced, d.Repaired, d.Jobs, d.JobsRule = b.o.Force, r.Flaws, r.Jobs, string(b.o.Jobs)
+	d.LetGo = r.State.Aside.Above
 	for _, m := range r.Moved {
 		if m.Rows > 0 {
 			d.Cursors = append(d.Cursors, m)

@@ -297,6 +297,10 @@ FROM `+in+`instance i LEFT JOIN (SELECT seq, id FROM `+in+`event_log ORDER BY se
 		return s, err
 	}
 	s.Audit = restore.Audit{Seq: head.Seq, Hash: head.Hash}
+	err = t.pg.QueryRow(ctx, `SELECT count(*) FILTER (WHERE seq > $1), count(*) FILTER (WHERE seq <= $1) FROM `+in+`event_quarantine`, s.Head()).Scan(&s.Aside.Above, &s.Aside.Stay)
+	if err != nil {
+		return s, failed("count the events in quarantine", err)
+	}
 	for _, table := range t.r.o.Cursors {
 		if err := t.actFor(ctx, table.name(), table.sql(), "SELECT"); err != nil {
 			return s, err

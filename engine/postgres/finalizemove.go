@@ -148,18 +148,9 @@ func (t *FinalizeTx) countJobs(ctx context.Context, but string) ([]restore.JobCo
 // the head that was set aside is gone: whoever gets its number is another event, and a retry would make jobs of that.
 func (t *FinalizeTx) SettleJobs(ctx context.Context, rule restore.JobsRule, epoch string) ([]restore.JobCount, error) {
 	in := quote(t.r.o.Schema) + "."
-	aside, err := t.pg.Exec(ctx, `DELETE FROM `+in+`event_quarantine WHERE seq > (SELECT seq FROM `+in+`event_seq)`)
-	if err != nil {
+	if _, err := t.pg.Exec(ctx, `DELETE FROM `+in+`event_quarantine WHERE seq > (SELECT seq FROM `+in+`event_seq)`); err != nil {
 		return nil, failed("let go of events that were set aside", err)
 	}
-	counts, err := t.settle(ctx, rule, epoch)
-	if n := aside.RowsAffected(); n > 0 {
-		counts = append(counts, restore.JobCount{Kind: "event_quarantine", State: "above_head", Count: n})
-	}
-	return counts, err
-}
-
-func (t *FinalizeTx) settle(ctx context.Context, rule restore.JobsRule, epoch string) ([]restore.JobCount, error) {
 	if rule == restore.KeepJobs {
 		return t.countJobs(ctx, epoch)
 	}

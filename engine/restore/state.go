@@ -19,6 +19,13 @@ type State struct {
 	HeadEvent   string   // the id of the event with the highest number; empty when there is none
 	Cursors     []Cursor // every table of cursors, those of the engine first
 	Audit       Audit
+	Aside       Aside
+}
+
+// Aside are the events that are in quarantine.
+type Aside struct {
+	Above int64 `json:"above_head"` // they are let go: other events get their numbers
+	Stay  int64 `json:"stay"`       // what became of them in a history that is gone, the database does not know
 }
 
 // Audit is the newest row of the audit.

@@ -53,7 +53,12 @@ type Identity struct {
 // Known reports whether both halves were read.
 func (i Identity) Known() bool { return i.System != 0 && i.Timeline != 0 }
 
-func (i Identity) String() string { return fmt.Sprintf("system %d, timeline %d", i.System, i.Timeline) }
+func (i Identity) String() string {
+	if i.System < 0 {
+		return "a server that nobody knows any more"
+	}
+	return fmt.Sprintf("system %d, timeline %d", i.System, i.Timeline)
+}
 
 // Snapshot is what one statement saw of the log, for one consumer.
 type Snapshot struct {
