@@ -104,7 +104,8 @@ func (f finalizing) Finalize(ctx context.Context, run func(context.Context, fina
 
 // FinalizeRestore leaves the history of a restored database behind, or with a manifest takes a moved one for what it
 // was, in one transaction: definitions/restore.yaml says what is done. It connects as database.admin_url. An error is
-// one of the connection, of a step or of the commit, and nothing was changed then; a refusal is an end of the report.
+// one of the connection, of a step or of the commit, and nothing was changed then, unless it says that the reply to COMMIT
+// is lost; a refusal is an end of the report.
 func FinalizeRestore(ctx context.Context, cfg *config.Config, o FinalizeOptions) (FinalizeReport, error) {
 	return finalizeRestore(ctx, cfg, o, nil)
 }
@@ -130,6 +131,9 @@ func finalizeRestore(ctx context.Context, cfg *config.Config, o FinalizeOptions,
 		Epoch: epoch.String(), Manifest: o.Manifest, Force: o.Force, Jobs: restore.JobsRule(cfg.Restore.Jobs),
 		Environment: cfg.Database.Environment, By: o.By,
 	})
+	if finalize.Uncertain(report.Err) {
+		return report, fmt.Errorf("finalize the restore: %w", report.Err)
+	}
 	if report.Err != nil {
 		return report, fmt.Errorf("finalize the restore: %w; nothing was changed", report.Err)
 	}
@@ -200,6 +204,8 @@ func RestoreManifest(ctx context.Context, cfg *config.Config) (restore.Manifest,
 		return restore.Manifest{}, nil, errors.New("the identity of the server cannot be read, and a manifest says which server it was taken on: have an administrator run: GRANT EXECUTE ON FUNCTION " + IdentityFunctions() + " TO the role of database.admin_url")
 	case p.Verdict.Changed():
 		return restore.Manifest{}, nil, fmt.Errorf("the database %s: finalize that first, a manifest of it would vouch for a history that ended", p.Verdict)
+	case p.State.Audit.Flaw != "":
+		return restore.Manifest{}, nil, fmt.Errorf("%s: a manifest of a damaged audit would vouch for it", p.State.Audit.Flaw)
 	case len(p.Flaws) > 0:
 		return restore.Manifest{}, nil, fmt.Errorf("%s: run `engine restore finalize` first, a manifest of damage would vouch for it", p.Flaws[0])
 	}

@@ -101,6 +101,7 @@ func everything(t testing.TB, db *enginetest.DB) string {
 	'hooks', (SELECT jsonb_agg(c ORDER BY id) FROM bothy.webhook_subscriptions c),
 	'own', (SELECT jsonb_agg(c ORDER BY kind, last_seq) FROM shop.positions c),
 	'jobs', (SELECT jsonb_agg(j ORDER BY id) FROM public.river_job j),
+	'quarantine', (SELECT jsonb_agg(q ORDER BY consumer, seq) FROM bothy.event_quarantine q),
 	'audit', (SELECT jsonb_agg(a ORDER BY seq) FROM bothy.audit_events a), 'audited', (SELECT jsonb_agg(c) FROM bothy.audit_seq c)))`)
 }
 

@@ -161,7 +161,7 @@ func TestRoundLocksThenReads(t *testing.T) {
 	want := []string{
 		`^BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE$`,
 		`^SELECT set_config\('bothy.in_round', \$1, true\)`,
-		`(?s)^WITH at AS MATERIALIZED \(SELECT c.last_seq = h.seq AS done.*FROM "bothy".event_consumer_cursors WHERE name = \$1 AND .* FOR UPDATE SKIP LOCKED\n`,
+		`(?s)^WITH at AS MATERIALIZED \(SELECT pg_catalog.pg_try_advisory_xact_lock_shared\(-?\d+\) AS free, c.last_seq = h.seq AS done.*FROM "bothy".event_consumer_cursors WHERE name = \$1 AND .* FOR UPDATE SKIP LOCKED\n`,
 		`(?s)^SELECT at.*event_consumer_cursors.*event_seq.*instance.*event_log`,
 	}
 	for i, pattern := range want {

@@ -2,6 +2,9 @@
 -- The audit as a chain: each row carries the hash of the row before it, so that none can be changed, taken away or put
 -- in between without a trace that engine audit verify finds.
 
+-- Whoever writes a deed takes the counter first, and so does this.
+LOCK TABLE {{schema}}.audit_seq IN EXCLUSIVE MODE;
+
 ALTER TABLE {{schema}}.audit_events DROP CONSTRAINT audit_events_action_check, ADD CONSTRAINT audit_events_action_check
     CHECK (action IN ('consumer.created', 'consumer.renamed', 'consumer.retired', 'consumer.lost', 'consumer.skipped',
         'quarantine.retried', 'quarantine.dropped',
@@ -32,7 +35,6 @@ DECLARE
     row    record;
     before bytea := decode(repeat('00', 32), 'hex');
 BEGIN
-    LOCK TABLE {{schema}}.audit_seq IN EXCLUSIVE MODE;
     FOR row IN SELECT * FROM {{schema}}.audit_events ORDER BY seq LOOP
         UPDATE {{schema}}.audit_events a SET details_text = row.details::text, prev = before,
             hash = {{schema}}.audit_hash(before, row.seq, row.at, row.actor, row.client, row.action, row.subject, row.details::text)

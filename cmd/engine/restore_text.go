@@ -23,6 +23,9 @@ func printRestorePlan(to io.Writer, p engine.RestorePlan) error {
 	for _, flaw := range p.Flaws {
 		fmt.Fprintf(to, "found: %s\n", flaw)
 	}
+	if p.State.Audit.Flaw != "" {
+		fmt.Fprintf(to, "found: %s\n", p.State.Audit.Flaw)
+	}
 	if p.NewEpoch() {
 		if err := printMoves(to, p); err != nil {
 			return err

@@ -97,7 +97,8 @@ func Run(ctx context.Context, store Store, table *machine.Machine, o Options) Re
 		return result.End.Transaction == machine.Commit
 	})
 	if err != nil {
-		result = table.Broken(result, err, ctx.Err() != nil)
+		// Whoever does not know whether it was committed must not say that nothing was done.
+		result = table.Broken(result, err, ctx.Err() != nil && !Uncertain(err))
 	}
 	report := Report{End: result.End, Err: result.Err}
 	if b == nil {
@@ -110,6 +111,12 @@ func Run(ctx context.Context, store Store, table *machine.Machine, o Options) Re
 		return report
 	}
 	return b.report
+}
+
+// Uncertain reports whether an error leaves open whether the transaction was committed: the reply to COMMIT is lost.
+func Uncertain(err error) bool {
+	var lost interface{ Uncertain() bool }
+	return errors.As(err, &lost) && lost.Uncertain()
 }
 
 // bound is one finalize on its way.
@@ -162,6 +169,9 @@ func (b *bound) step(ctx context.Context, s machine.Step) (answer string, err er
 		r.Jobs, err = b.tx.SettleJobs(ctx, b.o.Jobs, r.EpochTo)
 		return answerSettled, err
 	case stepIdentity:
+		if b.o.Manifest != nil { // a move gives no new name
+			return answerStored, b.tx.StoreIdentity(ctx, state.Current, "")
+		}
 		if b.o.Environment != state.Environment {
 			r.Environment = b.o.Environment
 		}
@@ -191,7 +201,7 @@ func Decide(s restore.State, o Options) string {
 	switch {
 	case verdict == restore.Unreadable:
 		return answerUnreadable
-	case o.Manifest != nil && (verdict.Changed() || flawed || o.copied(s) && len(o.differences(s)) > 0):
+	case o.Manifest != nil && (verdict != restore.Same || flawed || s.Epoch != o.Manifest.SyncEpoch || o.copied(s) && len(o.differences(s)) > 0):
 		return answerMoved
 	case o.Manifest != nil:
 		return answerSame

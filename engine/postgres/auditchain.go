@@ -69,9 +69,23 @@ LEFT JOIN (SELECT seq, hash FROM `+in+`audit_events ORDER BY seq DESC LIMIT 1) a
 	case err != nil:
 		return head, failed("read the newest row of the audit", err)
 	case last != head.Seq:
-		return head, fmt.Errorf("the counter of the audit stands at %d, and its newest row is %d: run `engine audit verify`", head.Seq, last)
+		return head, &AuditHeadError{Schema: schema, Counter: head.Seq, Newest: last}
 	}
 	return head, nil
+}
+
+// AuditHeadError says that the counter of the audit and its newest row do not fit together.
+type AuditHeadError struct {
+	Schema          string
+	Counter, Newest int64
+}
+
+func (e *AuditHeadError) Error() string {
+	if e.Counter < e.Newest {
+		return fmt.Sprintf("the counter of the audit stands at %d, and its newest row is %d: run `engine audit verify`, and when nothing else is wrong, as the owner: UPDATE %s.audit_seq SET seq = %[2]d",
+			e.Counter, e.Newest, quote(e.Schema))
+	}
+	return fmt.Sprintf("the counter of the audit stands at %d, and its newest row is %d: run `engine audit verify`", e.Counter, e.Newest)
 }
 
 // AuditFlawCode is what is wrong with the audit.

@@ -60,8 +60,9 @@ func (t CursorTable) condition() string {
 
 // Restorer is one connection of an administrator that looks at a restored database, or finalizes it.
 type Restorer struct {
-	o RestoreOptions
-	m *migrator
+	o     RestoreOptions
+	m     *migrator
+	tells bool // the server tells who may take a role from who may only hand it on
 }
 
 // OpenRestore connects and checks that the schema fits this binary. The caller closes it.
@@ -70,7 +71,7 @@ func OpenRestore(ctx context.Context, o RestoreOptions) (*Restorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Restorer{o, m}
+	r := &Restorer{o: o, m: m}
 	if err := r.prepare(ctx); err != nil {
 		r.Close()
 		return nil, Explain(err)
@@ -85,6 +86,9 @@ func (r *Restorer) prepare(ctx context.Context) error {
 	// What a pooler or an old session of this role may have set does not matter here.
 	// Rows that a policy hides would be left where they are: an error says so instead.
 	_, err := r.m.conn.Exec(ctx, `SET application_name = '`+RestoreApplication+`'; SET row_security = off`)
+	if err == nil {
+		err = r.m.conn.QueryRow(ctx, `SELECT current_setting('server_version_num')::int >= 160000`).Scan(&r.tells)
+	}
 	return failed("begin to look at the restore", err)
 }
 
@@ -99,6 +103,9 @@ func (r *Restorer) Look(ctx context.Context) (state restore.State, sessions []re
 			return err
 		}
 		if err := pg.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {
+			return err
+		}
+		if tx.identity, err = readIdentity(ctx, pg); err != nil { // as Lock does
 			return err
 		}
 		if err := r.m.actAsOwner(ctx, pg); err != nil {
@@ -154,8 +161,28 @@ func (r *Restorer) Finalize(ctx context.Context, run func(context.Context, *Fina
 		_ = pg.Rollback(ending)
 		return err
 	}
-	return Explain(failed("commit", pg.Commit(ctx)))
+	// A COMMIT that was sent is waited for, also by who is told to stop: else nobody knows what became of it.
+	limited, cancel := context.WithTimeout(ending, endLimit)
+	defer cancel()
+	err = pg.Commit(limited)
+	if err != nil && sqlState(err) == "" && !errors.Is(err, pgx.ErrTxCommitRollback) {
+		return &UncertainError{err}
+	}
+	return Explain(failed("commit", err))
 }
+
+// UncertainError says that nobody knows whether a COMMIT was done.
+type UncertainError struct{ cause error }
+
+func (e *UncertainError) Error() string {
+	return fmt.Sprintf("the reply to COMMIT is lost (%v), so it may have been done or not: run `engine restore status`, which says", e.cause)
+}
+
+// Unwrap is what happened to the connection.
+func (e *UncertainError) Unwrap() error { return e.cause }
+
+// Uncertain is always true.
+func (e *UncertainError) Uncertain() bool { return true }
 
 // FinalizeTx is the transaction of a finalize.
 type FinalizeTx struct {
@@ -202,7 +229,26 @@ func (t *FinalizeTx) Lock(ctx context.Context) (restore.State, error) {
 			return restore.State{}, &gone
 		}
 	}
+	if err := t.stillAlone(ctx); err != nil {
+		return restore.State{}, err
+	}
 	return t.state(ctx)
+}
+
+// stillAlone looks again who is connected, now that nobody can append any more: whoever came after the first look and was
+// quick has appended below the head, and every cursor would pass it.
+func (t *FinalizeTx) stillAlone(ctx context.Context) error {
+	if _, err := t.pg.Exec(ctx, `SET LOCAL ROLE NONE`); err != nil {
+		return failed("change back to the connecting role", err)
+	}
+	late, err := t.sessions(ctx, []string{roleApp, roleProducers})
+	if err != nil {
+		return err
+	}
+	if len(late) > 0 {
+		return &BusyError{fmt.Sprintf("somebody connected while the locks were taken (%s): close that, and run it again", late[0])}
+	}
+	return failed("become the owner", t.r.m.actAsOwner(ctx, t.pg))
 }
 
 // readIdentity reads which server this is; zero when this role may not.
@@ -293,10 +339,14 @@ FROM `+in+`instance i LEFT JOIN (SELECT seq, id FROM `+in+`event_log ORDER BY se
 		}
 	}
 	head, err := ReadAuditHead(ctx, t.pg, t.r.o.Schema)
-	if err != nil {
+	apart, ok := errors.AsType[*AuditHeadError](err)
+	if err != nil && !ok {
 		return s, err
 	}
 	s.Audit = restore.Audit{Seq: head.Seq, Hash: head.Hash}
+	if ok { // a deed is written all the same: who lost rows of the audit has to finalize no less
+		s.Audit.Flaw = apart.Error()
+	}
 	err = t.pg.QueryRow(ctx, `SELECT count(*) FILTER (WHERE seq > $1), count(*) FILTER (WHERE seq <= $1) FROM `+in+`event_quarantine`, s.Head()).Scan(&s.Aside.Above, &s.Aside.Stay)
 	if err != nil {
 		return s, failed("count the events in quarantine", err)
@@ -367,8 +417,24 @@ func (t *FinalizeTx) actFor(ctx context.Context, name, table string, verbs ...st
 	if _, err := t.pg.Exec(ctx, `SET LOCAL ROLE NONE`); err != nil {
 		return failed("change back to the connecting role", err)
 	}
-	if all, err = asked(); err != nil || all {
-		return err
+	// Triggers of the table run as whoever changes it. That is the table's owner where it can be, and never a superuser for
+	// the table of somebody else.
+	becomes, super, err := t.ownerOf(ctx, table)
+	if err != nil {
+		return failed("look for the owner of "+name, err)
+	}
+	if becomes {
+		if all, err = asked(); err != nil || all {
+			return err
+		}
+		if _, err := t.pg.Exec(ctx, `SET LOCAL ROLE NONE`); err != nil {
+			return failed("change back to the connecting role", err)
+		}
+	}
+	if !super {
+		if all, err = asked(); err != nil || all {
+			return err
+		}
 	}
 	if !exists {
 		return fmt.Errorf("there is no table %s, or neither this role nor the owner may see it", name)
@@ -376,6 +442,29 @@ func (t *FinalizeTx) actFor(ctx context.Context, name, table string, verbs ...st
 	schema, _ := splitTable(name)
 	return fmt.Errorf("neither this role nor the owner may do this with every row of %s: have its owner run: GRANT %s ON %s TO %s (and GRANT USAGE ON SCHEMA %s TO %s); where row-level security hides rows, connect as a role with BYPASSRLS",
 		name, joined([]string{"SELECT", "UPDATE"}), table, quote(t.r.m.report.Owner), quote(schema), quote(t.r.m.report.Owner))
+}
+
+// ownerOf becomes the owner of a table, where the connecting role may, and says whether that one is a superuser.
+func (t *FinalizeTx) ownerOf(ctx context.Context, table string) (becomes, super bool, err error) {
+	var owner *string
+	err = pgx.BeginFunc(ctx, t.pg, func(inner pgx.Tx) error {
+		return inner.QueryRow(ctx, `SELECT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user),
+	(SELECT r.rolname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_roles r ON r.oid = c.relowner WHERE c.oid = pg_catalog.to_regclass($1))`, table).Scan(&super, &owner)
+	})
+	switch {
+	case sqlState(err) == codeInsufficientRight: // its schema is closed to this role
+		return false, super, nil
+	case err != nil || owner == nil:
+		return false, super, err
+	}
+	err = pgx.BeginFunc(ctx, t.pg, func(inner pgx.Tx) error {
+		_, err := inner.Exec(ctx, `SET LOCAL ROLE `+quote(*owner))
+		return err
+	})
+	if sqlState(err) == codeInsufficientRight {
+		return false, super, nil
+	}
+	return err == nil, super, err
 }
 
 // isOwn is the row of ownCursors of a table and its column.

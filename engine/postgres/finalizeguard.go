@@ -82,8 +82,8 @@ func (t *FinalizeTx) roleNames(words []string) ([]string, error) {
 	return sortedUnion(names, nil), nil
 }
 
-// sessions looks once. A session counts when its role is one of those named, or inherits the rights of one: whoever
-// logs in as a member appends all the same. Superusers inherit everything and count only by their own name, and so do
+// sessions looks once. A session counts when its role is one of those named, or has the rights of one or may take them:
+// whoever logs in as a member appends all the same. Superusers inherit everything and count only by their own name, and so do
 // the owner and the role that looks. Other commands of this kind do not count: they take turns. A holder of the lock
 // of running engines counts whatever its role is.
 func (t *FinalizeTx) sessions(ctx context.Context, words []string) ([]restore.Session, error) {
@@ -96,6 +96,11 @@ func (t *FinalizeTx) sessions(ctx context.Context, words []string) ([]restore.Se
 		return nil, failed(doing, err)
 	}
 	key := uint64(presenceKey(t.r.o.Schema)) //nolint:gosec // the same 64 bits
+	// Who may become one of them acts with its rights too. What is only allowed to hand a role on may not, from 16 on.
+	member := `pg_catalog.pg_has_role(r.oid, n.oid, 'MEMBER')`
+	if t.r.tells {
+		member = `(pg_catalog.pg_has_role(r.oid, n.oid, 'USAGE') OR pg_catalog.pg_has_role(r.oid, n.oid, 'SET'))`
+	}
 	rows, err := t.pg.Query(ctx, `WITH engines AS (
 	SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l
 	WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = $2 AND l.objid::bigint = $3
@@ -105,7 +110,7 @@ func (t *FinalizeTx) sessions(ctx context.Context, words []string) ([]restore.Se
 	WHERE a.datname = current_database() AND a.pid <> pg_catalog.pg_backend_pid() AND coalesce(a.backend_type, 'client backend') = 'client backend'
 	AND coalesce(a.application_name, '') NOT IN ('`+RestoreApplication+`', '`+GuardApplication+`', 'bothy-migrate', 'bothy-consumers')
 	AND (r.rolname = ANY ($1) OR NOT r.rolsuper AND r.rolname NOT IN (session_user, $4)
-		AND EXISTS (SELECT FROM pg_catalog.pg_roles n WHERE n.rolname = ANY ($1) AND NOT n.rolsuper AND pg_catalog.pg_has_role(r.oid, n.oid, 'USAGE')))
+		AND EXISTS (SELECT FROM pg_catalog.pg_roles n WHERE n.rolname = ANY ($1) AND NOT n.rolsuper AND `+member+`))
 )
 SELECT coalesce(a.pid, e.pid), coalesce(a.usename::text, 'not visible'), coalesce(a.application_name, ''), coalesce(host(a.client_addr), ''), a.backend_start, e.pid IS NOT NULL
 FROM (SELECT pid FROM clients UNION SELECT pid FROM engines) s

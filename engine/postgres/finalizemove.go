@@ -50,11 +50,16 @@ func (t *FinalizeTx) MoveDeclared(ctx context.Context, to int64) (all []restore.
 	return all, failed("become the owner", t.r.m.actAsOwner(ctx, t.pg))
 }
 
-// move locks the rows whose cursor is elsewhere, so that what is told of them is what was true, and moves them. A
+// move locks the rows, so that what is told of them is what was true, and moves those whose cursor is elsewhere. A
 // position that is NULL is none, and stays so.
 func (t *FinalizeTx) move(ctx context.Context, table, column, where, name, also string, to int64) (m restore.Moved, err error) {
 	column = quote(column)
 	m.To = to
+	// The lock comes first, in a statement of its own: it waits for whoever is changing a row, and the statement behind it
+	// sees what they left. One statement for both would find the new place of such a row and not see the row there.
+	if _, err := t.pg.Exec(ctx, fmt.Sprintf(`SELECT FROM %s t WHERE %s FOR UPDATE OF t`, table, where)); err != nil {
+		return m, failed("lock the cursors of "+table, err)
+	}
 	// The row is found again by its place: a table of the user's need not have a key, and may be partitioned.
 	rows, err := t.pg.Query(ctx, fmt.Sprintf(`WITH held AS MATERIALIZED (
 	SELECT t.tableoid AS part, t.ctid AS place, t.%[2]s::bigint AS seq, %[4]s AS name FROM %[1]s t WHERE %[3]s AND t.%[2]s <> $1 FOR UPDATE OF t

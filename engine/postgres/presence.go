@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -14,6 +15,11 @@ const PresenceApplication = "bothy-presence"
 
 // errFinalizing is why an engine may not be present: it comes back when that is over.
 var errFinalizing = errors.New("a restore is being finalized")
+
+// presence takes the lock of running engines for the transaction, as an expression; false while a restore is finalized.
+func (s *Store) presence() string {
+	return fmt.Sprintf(`pg_catalog.pg_try_advisory_xact_lock_shared(%d)`, presenceKey(s.options.Schema))
+}
 
 // showPresence holds the lock of running engines for as long as the connection lives: whoever finalizes a restore then
 // knows that one runs, also where pg_stat_activity does not show it.

@@ -116,14 +116,18 @@ func (tx *Tx) retry(ctx context.Context, seq int64, by string) (Settled, error) 
 func (tx *Tx) beginRetry(ctx context.Context, seq int64) error {
 	s := tx.store
 	tx.open = true
-	var there bool
+	var there, free bool
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`)
 	batch.Queue(s.beginSettings(), tx.consumer.Name, s.limits[0], s.limits[1], s.limits[2])
 	batch.Queue(`SET LOCAL application_name = 'bothy-quarantine'`)
+	batch.Queue(`SELECT ` + s.presence()).QueryRow(func(row pgx.Row) error { return row.Scan(&free) })
 	batch.Queue(`SELECT `+s.schema+`.lock_quarantined($1, $2)`, tx.consumer.Name, seq).QueryRow(func(row pgx.Row) error { return row.Scan(&there) })
 	if err := tx.conn.SendBatch(ctx, batch).Close(); err != nil {
 		return failed("take the event", err)
+	}
+	if !free {
+		return failed("take the event", errFinalizing)
 	}
 	if !there {
 		return &NotQuarantinedError{tx.consumer.Name, seq}

@@ -111,16 +111,21 @@ func (tx *Tx) Lock(ctx context.Context) (lock round.Lock, cursor int64, err erro
 // The two ways to lock the cursor row of a consumer if nobody has it. Both answer whether it is held now, and whether
 // it was left alone because the cursor was at the head. What is locked is the newest row, whatever the statement's
 // snapshot shows.
-func (s *Store) lockAlways() string { return s.lockStatement(`SELECT false AS done`) }
+//
+// Neither locks while a restore is being finalized: the lock of running engines, which lasts for the transaction, is not
+// free then.
+func (s *Store) lockAlways() string {
+	return s.lockStatement(`SELECT ` + s.presence() + ` AS free, false AS done`)
+}
 
 func (s *Store) lockUnlessDone() string {
-	return s.lockStatement(`SELECT c.last_seq = h.seq AS done
+	return s.lockStatement(`SELECT ` + s.presence() + ` AS free, c.last_seq = h.seq AS done
 	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT seq FROM ` + s.schema + `.event_seq LIMIT 1) h WHERE c.name = $1`)
 }
 
 func (s *Store) lockStatement(look string) string {
 	return `WITH at AS MATERIALIZED (` + look + `), held AS (
-	SELECT FROM ` + s.schema + `.event_consumer_cursors WHERE name = $1 AND (SELECT done FROM at) IS NOT TRUE FOR UPDATE SKIP LOCKED
+	SELECT FROM ` + s.schema + `.event_consumer_cursors WHERE name = $1 AND (SELECT free AND done IS NOT TRUE FROM at) FOR UPDATE SKIP LOCKED
 ) SELECT EXISTS (SELECT FROM held), COALESCE((SELECT done FROM at), false)`
 }
 

@@ -176,6 +176,9 @@ func (m Manifest) Differences(s State) []Difference {
 	compare("audit_seq", number(m.AuditSeq), number(s.Audit.Seq))
 	compare("audit_hash", m.AuditHash, hex.EncodeToString(s.Audit.Hash))
 	compare("environment", m.Environment, s.Environment)
+	if s.Audit.Flaw != "" {
+		all = append(all, Difference{"audit", "sound", s.Audit.Flaw})
+	}
 	for _, flaw := range s.Flaws() {
 		all = append(all, Difference{string(flaw.Kind), "nothing of the kind", flaw.String()})
 	}

@@ -32,6 +32,7 @@ type Aside struct {
 type Audit struct {
 	Seq  int64
 	Hash []byte // nil while the rows have none
+	Flaw string // in words, when its counter and its newest row do not fit together; else empty
 }
 
 // Cursor is where the cursors of one table stand. Those of consumers are named one by one.
@@ -100,7 +101,7 @@ func (f Flaw) String() string {
 }
 
 // Head is the head of the log once the counter is right: never below a number that the log holds. A counter that
-// is gone is set above every number that anything remembers, so that none of them is given again.
+// is gone is set above every number that the log and the consumers know, so that none of them is given again.
 func (s State) Head() int64 {
 	if s.Counter != nil {
 		return max(*s.Counter, s.Highest)

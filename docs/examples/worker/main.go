@@ -76,6 +76,8 @@ func (w *NotifyWorker) Work(ctx context.Context, job *river.Job[NotifyArgs]) err
 	// epoch changes then, so a job of the old history is told apart, and must not be worked on the new one.
 	event, err := w.read(ctx, tx, job.Args)
 	switch {
+	case errors.Is(err, errRestored):
+		return river.JobSnooze(time.Minute) // until somebody has finalized the restore, which cancels what is to be cancelled
 	case errors.Is(err, errOtherEpoch):
 		return river.JobCancel(err) // no retry can help
 	case errors.Is(err, pgx.ErrNoRows):
@@ -119,21 +121,30 @@ func traced(ctx context.Context, metadata []byte) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": meta.Traceparent})
 }
 
-var errOtherEpoch = errors.New("the job belongs to a history that this database has left")
+var (
+	errOtherEpoch = errors.New("the job belongs to a history that this database has left")
+	errRestored   = errors.New("the database was restored, and that is not finalized yet")
+)
 
 type event struct{ kind, resourceID string }
 
-// read reads the event and checks the epoch in one statement, so that both come from one moment.
+// read reads the event and checks the epoch in one statement, so that both come from one moment. A database that was
+// restored or copied a moment ago has the epoch of before, and jobs that may have been done since: until its identity
+// is that of the server none is worked.
 func (w *NotifyWorker) read(ctx context.Context, tx pgx.Tx, args NotifyArgs) (event, error) {
 	var e event
-	var current bool
+	var current, here bool
 	err := tx.QueryRow(ctx, fmt.Sprintf(
-		`SELECT i.sync_epoch::text = $2, coalesce(l.type, ''), coalesce(l.resource_id, '')
+		`SELECT i.sync_epoch::text = $2, coalesce(i.pg_system_identifier = (SELECT system_identifier FROM pg_control_system())
+		   AND i.pg_timeline_id = ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint, true),
+		   coalesce(l.type, ''), coalesce(l.resource_id, '')
 		 FROM %[1]s.instance i LEFT JOIN %[1]s.event_log l ON l.seq = $1`, pgx.Identifier{w.schema}.Sanitize()),
-		args.Seq, args.Epoch).Scan(&current, &e.kind, &e.resourceID)
+		args.Seq, args.Epoch).Scan(&current, &here, &e.kind, &e.resourceID)
 	switch {
 	case err != nil:
 		return e, err
+	case !here:
+		return e, errRestored
 	case !current:
 		return e, errOtherEpoch
 	case e.kind == "":

@@ -74,6 +74,8 @@ func TestWork(t *testing.T) {
 	db.Exec(t, `INSERT INTO public.river_job (args, kind, queue, max_attempts, tags, metadata) SELECT args, kind, queue, max_attempts, tags, metadata FROM public.river_job WHERE args @> '{"seq": 2}'`)
 	db.Exec(t, `INSERT INTO public.river_job (args, kind, queue, max_attempts, tags) SELECT args || '{"epoch": "00000000-0000-7000-8000-000000000000"}', kind, queue, max_attempts, tags FROM public.river_job WHERE args @> '{"seq": 1, "recipient": "sam"}'`)
 
+	db.Exec(t, `UPDATE bothy.instance SET pg_timeline_id = pg_timeline_id + 1000`) // as a restored copy has it
+
 	var out output
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -85,6 +87,22 @@ func TestWork(t *testing.T) {
 	defer limit.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	for snoozed := 0; snoozed < 5; { // none is worked
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM public.river_job WHERE state = 'scheduled'`).Scan(&snoozed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-tick.C:
+		case <-limit.C:
+			t.Fatalf("%d jobs were put off, want 5; the worker sent %q", snoozed, out.lines())
+		}
+	}
+	if sent := out.lines(); sent[0] != "" {
+		t.Errorf("on a restored database the worker sent %q", sent)
+	}
+	db.Exec(t, `UPDATE bothy.instance SET pg_timeline_id = pg_timeline_id - 1000`)
+	db.Exec(t, `UPDATE public.river_job SET state = 'available', scheduled_at = now() WHERE state = 'scheduled'`)
 	for completed, cancelled := 0, 0; completed < 4 || cancelled < 1; {
 		err := pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE state = 'completed'), count(*) FILTER (WHERE state = 'cancelled') FROM public.river_job`).Scan(&completed, &cancelled)
 		if err != nil {
