@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/bothy/engine/api"
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/postgres"
 	"example.com/bothy/engine/round"
@@ -32,6 +33,7 @@ const (
 	FindingCounterBehind FindingCode = "counter_behind" // the log holds numbers that the counter has not given
 	FindingRowGone       FindingCode = "row_gone"       // the counter or the identity is not there
 	FindingUnfinalized   FindingCode = "unfinalized"    // the database is not the one whose history the cursors follow
+	FindingHeld          FindingCode = "held"           // no engine with this configuration does any work here
 	FindingHole          FindingCode = "hole"           // numbers that the log should hold and does not
 	FindingUndeclared    FindingCode = "undeclared"     // a cursor or jobs of a consumer that the file does not declare
 	FindingStaleEpoch    FindingCode = "stale_epoch"    // jobs from before a restore
@@ -166,15 +168,36 @@ func Doctor(ctx context.Context, cfg *config.Config, o DoctorOptions) (Diagnosis
 	if err != nil {
 		return Diagnosis{}, err
 	}
+	if err := x.held(ctx, store, cfg); err != nil {
+		return Diagnosis{}, err
+	}
 	if err := x.examine(ctx); err != nil {
 		return Diagnosis{}, err
 	}
 	return x.diagnosis(), nil
 }
 
+// held finds what keeps every engine with this configuration from working, beside a restore, which examine finds.
+func (x *examining) held(ctx context.Context, store *postgres.Store, cfg *config.Config) error {
+	r, err := store.Recognize(ctx)
+	if err != nil {
+		return err
+	}
+	for _, reason := range holds(r, x.guarded, cfg.Database.Environment) {
+		if reason != api.Unfinalized {
+			x.add(Finding{
+				Code: FindingHeld, Severity: SeverityWrong, Count: 1,
+				What: fmt.Sprintf("no engine with this configuration does any work on this database: %s", reason), Do: advice(reason, r, cfg.Database.Environment),
+			})
+		}
+	}
+	return nil
+}
+
 // findingKey is what findings are summed up by.
 type findingKey struct {
 	code     FindingCode
+	severity Severity
 	consumer string
 }
 
@@ -202,7 +225,7 @@ const maxExamples = 5
 
 // add records a finding, or adds to one of the same code and consumer.
 func (x *examining) add(f Finding) {
-	key := findingKey{f.Code, f.Consumer}
+	key := findingKey{f.Code, f.Severity, f.Consumer}
 	have := x.found[key]
 	if have == nil {
 		x.found[key] = &f

@@ -73,6 +73,8 @@ func TestDoctorFindsDamage(t *testing.T) {
 		"a job of a removed event":  {[]string{fmt.Sprintf(another, `{"seq": 40}`)}, "", []string{"!job_ahead push 1"}, false},
 		"a job of an older epoch":   {[]string{fmt.Sprintf(another, `{"epoch": "0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d"}`)}, "", []string{"!stale_epoch push 1"}, false},
 		"such a job that is done":   {[]string{fmt.Sprintf(another, `{"epoch": "0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d"}`), `UPDATE public.river_job SET state = 'completed', finalized_at = now() WHERE args @> '{"epoch": "0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d"}'`}, "", []string{"stale_epoch push 1"}, true},
+		"some are done, some not":   {[]string{fmt.Sprintf(another, `{"epoch": "0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d"}`), `UPDATE public.river_job SET state = 'completed', finalized_at = now() WHERE args @> '{"epoch": "0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d"}'`, fmt.Sprintf(another, `{"epoch": "0197a4c0-7a5e-7cc1-8f5e-3b1f0a2b4c6d", "recipient": "robin"}`)}, "", []string{"!stale_epoch push 1", "stale_epoch push 1"}, false},
+		"another environment":       {[]string{`UPDATE bothy.instance SET environment = 'production'`}, "", []string{"!held  1"}, false},
 		"jobs that River deleted":   {[]string{`DELETE FROM public.river_job`, ago}, "", []string{"job_gone push 20"}, true},
 		"but River keeps older":     {[]string{`DELETE FROM public.river_job WHERE args @> '{"seq": 2}'`, `UPDATE public.river_job SET state = 'completed', finalized_at = now() - interval '5 days'`, ago}, "", []string{"!job_missing push 2"}, false},
 		"a start without an audit":  {[]string{`ALTER TABLE bothy.audit_events DISABLE TRIGGER USER; DELETE FROM bothy.audit_events`, `DELETE FROM public.river_job WHERE args @> '{"seq": 2}'`}, "", []string{"job_unknown push 2"}, true},
@@ -91,6 +93,7 @@ func TestDoctorFindsDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, db := prepared(t, entry{name: "push", batch: 100, recipients: c.recipients})
+			e.Config().Database.Environment = "test" // as the database says
 			db.Exec(t, `CREATE VIEW public.who AS SELECT unnest('{alex,sam}'::text[]) AS person; GRANT SELECT ON public.who TO bothy_app`)
 			register(t, e, "both", func(context.Context, *engine.HandlerTx, engine.Event) ([]string, error) {
 				return []string{"alex", "sam"}, nil

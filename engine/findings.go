@@ -33,7 +33,7 @@ func (x *examining) word(f *Finding) {
 		f.What = fmt.Sprintf("retention removed %s%s before it reached them: their jobs will never be made", events, where)
 		f.Do = "start the workers: it goes on at the first event that is left; raise sync.event_retention when it may stand still for so long again"
 	case FindingBeforeStart:
-		f.What = fmt.Sprintf("it began after %s%s that the log still holds; a new consumer never sees what was there before", events, where)
+		f.What = fmt.Sprintf("it never gets %s%s that the log still holds: a new consumer does not see what was there before, and a finalized restore gives up what was left", events, where)
 	case FindingQuarantined:
 		f.What = fmt.Sprintf("%s set aside%s: they have no jobs until they are retried", is(f.Count, "event"), where)
 		f.Do = "see why with `engine quarantine list`, mend the rule, then `engine quarantine retry`"
@@ -86,7 +86,7 @@ func (x *examining) wordJobs(f *Finding, jobs, where string) {
 		f.Do = "mend the query: a round would fail on it too; `engine validate --database` says where it is wrong"
 	case FindingHandler:
 		f.What = "its handler may write, so it is not asked: only doubled jobs, jobs of no event and jobs ahead of the cursor are looked for"
-	case FindingCounterBehind, FindingRowGone, FindingUnfinalized, FindingHole, FindingUndeclared, FindingNoCursor, FindingCursorAhead,
+	case FindingCounterBehind, FindingRowGone, FindingUnfinalized, FindingHeld, FindingHole, FindingUndeclared, FindingNoCursor, FindingCursorAhead,
 		FindingWaiting, FindingLost, FindingBeforeStart, FindingQuarantined: // worded before
 	}
 }

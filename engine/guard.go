@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"example.com/bothy/engine/api"
+	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/postgres"
@@ -72,13 +73,11 @@ func (g *guard) checkBy(ctx context.Context, look func(context.Context) (postgre
 
 // judge takes note of what was seen, and tells when it is news.
 func (g *guard) judge(ctx context.Context, r postgres.Recognition) {
-	found := holds(r, g.on, g.environment)
+	held := heldBy(r, g.on, g.environment)
+	found := reasonsOf(held)
 	g.mu.Lock()
 	before, since := g.held, g.since
-	g.held = nil
-	if len(found) > 0 {
-		g.held = &HeldError{Reasons: found, Advice: advice(found[0], r, g.environment)}
-	}
+	g.held = held
 	news := !slices.Equal(reasonsOf(before), found)
 	if news {
 		close(g.changed)
@@ -118,6 +117,20 @@ func holds(r postgres.Recognition, guarded bool, environment string) (reasons []
 		reasons = append(reasons, api.OtherEnvironment)
 	}
 	return reasons
+}
+
+// Held is why an engine with this configuration would do no work on the database that was observed; nil when it would.
+func Held(cfg *config.Config, o Observation) *HeldError {
+	r := o.Recognition()
+	return heldBy(r, cfg.Database.Guarded(), cfg.Database.Environment)
+}
+
+func heldBy(r postgres.Recognition, guarded bool, environment string) *HeldError {
+	found := holds(r, guarded, environment)
+	if len(found) == 0 {
+		return nil
+	}
+	return &HeldError{Reasons: found, Advice: advice(found[0], r, environment)}
 }
 
 // holdMessage is what the log says when the engine begins to be held.

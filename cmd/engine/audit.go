@@ -56,6 +56,9 @@ when it is not.`,
 		if err := checkFormat(*format); err != nil {
 			return err
 		}
+		if cmd.Flags().Changed("manifest") && *manifest == "" {
+			return usagef("--manifest is given without a file: name the one that `engine restore manifest` wrote")
+		}
 		cfg, err := loadConfig(cmd, *path, env)
 		if err != nil {
 			return err

@@ -42,9 +42,9 @@ It refuses while a session of database.roles.app, of a producer, or of a running
 and names it: stop the producers first, then the engines and the workers. On a database that needs no finalize it
 says so and changes nothing, so it may be run again, and on two machines at once.
 
---relocation FILE is for a database that was moved and lost nothing: it compares head_seq, audit_seq, audit_hash and
-sync_epoch with the manifest that engine restore manifest wrote when the last backup was taken. When all are equal
-it stores the identity alone, and epoch and cursors go on. A difference exits with 1, names the field, and changes
+--relocation FILE is for a database that was moved and lost nothing: it compares head_seq, head_event, audit_seq,
+audit_hash, sync_epoch, environment and where the copy says it comes from with the manifest that engine restore manifest
+wrote when the last backup was taken. When all are equal it stores the identity alone, and epoch and cursors go on. A difference exits with 1, names the field, and changes
 nothing.
 
 finalize works as database.admin_url. It says what it is about to do and asks, unless --yes is given. It cannot be
@@ -65,6 +65,8 @@ Exit codes: 0 done or nothing to do, 1 refused or failed, 2 the command line was
 		switch err := checkFormat(*format); {
 		case err != nil:
 			return err
+		case cmd.Flags().Changed("relocation") && *relocation == "":
+			return usagef("--relocation is given without a file, and without one a finalize ends the history: name the manifest")
 		case *force && *relocation != "":
 			return usagef("--force makes a new epoch and --relocation keeps the old one: give one of the two")
 		case *path == "-" && !*yes:

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ that has a cursor and is not declared any more is marked with *.
 block when something has changed. --format json prints one object per look:
 
   {"at", "head", "partitions": {"count", "size", "headroom"},
-   "identity": {"state": "same"|"restored"|"unknown", "stored": {"system", "timeline"}, "current": {...}, "epoch"},
+   "identity": {"state": "same"|"restored"|"unknown", "stored": {"system", "timeline"}, "current": {...}, "epoch", "held": [...]},
    "consumers": [{"name", "declared", "cursor", "head", "lag", "pending_seconds", "pending_alert_after_seconds",
                   "late", "quarantined", "end", "moved_at"}]}
 
@@ -142,15 +143,19 @@ type statusOrigin struct {
 	Stored  *statusIdentity `json:"stored"`
 	Current *statusIdentity `json:"current"`
 	Epoch   string          `json:"epoch"`
+	Held    []string        `json:"held"` // why no engine with this configuration does any work; the words of /readyz
+	advice  string
 }
 
 // words says the same to a person.
 func (o statusOrigin) words() string {
-	switch o.State {
-	case identitySame:
+	switch {
+	case len(o.Held) > 0:
+		return "no engine with this configuration does any work (" + strings.Join(o.Held, ", ") + "): " + o.advice
+	case o.State == identitySame:
 		return "the database that the cursors follow"
-	case identityRestored:
-		return "restored or promoted, and not finalized: no round runs"
+	case o.State == identityRestored:
+		return "restored or promoted, and not finalized; database.restore_guard is off, so rounds run all the same"
 	default:
 		return "not known: this role may not read it, or it was never stored"
 	}
@@ -200,6 +205,13 @@ func statusOf(cfg *config.Config, o engine.Observation, ends map[string]string) 
 		s.Identity.State = identitySame
 		if !o.Finalized() {
 			s.Identity.State = identityRestored
+		}
+	}
+	s.Identity.Held = []string{}
+	if held := engine.Held(cfg, o); held != nil {
+		s.Identity.advice = held.Advice
+		for _, r := range held.Reasons {
+			s.Identity.Held = append(s.Identity.Held, string(r))
 		}
 	}
 	for _, declared := range cfg.Consumers {

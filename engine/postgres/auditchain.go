@@ -93,11 +93,12 @@ type AuditFlawCode string
 
 // The flaws.
 const (
-	AuditChanged     AuditFlawCode = "changed"      // a row no longer says what was hashed
-	AuditRemoved     AuditFlawCode = "removed"      // rows are missing between others
-	AuditTailRemoved AuditFlawCode = "tail_removed" // the newest rows are missing
-	AuditForged      AuditFlawCode = "forged"       // a row that was put in from outside: the chain does not lead to it
-	AuditRewritten   AuditFlawCode = "rewritten"    // sound in itself, and another audit than the one of the manifest
+	AuditChanged     AuditFlawCode = "changed"       // a row no longer says what was hashed
+	AuditRemoved     AuditFlawCode = "removed"       // rows are missing between others
+	AuditTailRemoved AuditFlawCode = "tail_removed"  // the newest rows are missing
+	AuditAbove       AuditFlawCode = "above_counter" // sound rows that the counter has not given
+	AuditForged      AuditFlawCode = "forged"        // a row that was put in from outside: the chain does not lead to it
+	AuditRewritten   AuditFlawCode = "rewritten"     // sound in itself, and another audit than the one of the manifest
 )
 
 // AuditFlaw is one thing that is wrong with the rows First to Last.
@@ -120,6 +121,9 @@ func (f AuditFlaw) String() string {
 		return rows + " " + removed + ": the rows after are there"
 	case AuditTailRemoved:
 		return rows + " " + removed + " from the end"
+	case AuditAbove:
+		return fmt.Sprintf("%s continue the chain, and the counter stands below: it was put back to an earlier moment, or they were put in from outside. When nothing else is wrong, have the owner run: UPDATE audit_seq SET seq = %d",
+			rows, f.Last)
 	case AuditForged:
 		if f.Last > f.First {
 			return fmt.Sprintf("%s do not follow one another: one of the two was put in from outside", rows)
@@ -181,6 +185,10 @@ func readAudit(ctx context.Context, url string, read func(pgx.Tx) error) error {
 		return failed("read the audit", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	// What comes as a text is read the same on every database.
+	if _, err := tx.Exec(ctx, `SELECT set_config('datestyle', 'ISO', true), set_config('bytea_output', 'hex', true)`); err != nil {
+		return failed("read the audit", err)
+	}
 	return Explain(read(tx))
 }
 
@@ -231,6 +239,7 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 			report.Flaws = append(report.Flaws, f)
 		}
 	}
+	var above AuditFlaw
 	for i, l := range links {
 		before := int64(0)
 		if i > 0 {
@@ -240,6 +249,11 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 			flaw(AuditRemoved, before+1, l.seq-1)
 		}
 		switch {
+		case l.seq > counter && l.sound && leadsTo(links, i) != jointBroken:
+			above.Last = l.seq
+			if above.First == 0 {
+				above.First = l.seq
+			}
 		case l.seq > counter:
 			flaw(AuditForged, l.seq, l.seq)
 		case !l.sound && leadsTo(links, i) == jointBroken && leadsOn(links, i) == jointBroken:
@@ -250,6 +264,9 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 			first, last := blame(links, i)
 			flaw(AuditForged, first, last)
 		}
+	}
+	if above.First > 0 {
+		flaw(AuditAbove, above.First, above.Last)
 	}
 	end := int64(0)
 	if n := len(links); n > 0 {

@@ -106,7 +106,8 @@ SELECT %d, at, actor, client, action, 'forged', details, details_text, %s, bothy
 		"the tail removed":             {`DELETE FROM bothy.audit_events WHERE seq > 5`, one(postgres.AuditTailRemoved, 6, 7), false},
 		"the tail and the counter":     {`DELETE FROM bothy.audit_events WHERE seq > 5; UPDATE bothy.audit_seq SET seq = 5`, one(postgres.AuditTailRemoved, 6, 7), true},
 		"everything":                   {`DELETE FROM bothy.audit_events; UPDATE bothy.audit_seq SET seq = 0`, one(postgres.AuditTailRemoved, 1, 7), true},
-		"a row put in at the end":      {insert(8, tail), one(postgres.AuditForged, 8, 8), false},
+		"a row put in at the end":      {insert(8, tail), one(postgres.AuditAbove, 8, 8), false},
+		"the counter put back":         {`UPDATE bothy.audit_seq SET seq = 3`, one(postgres.AuditAbove, 4, 7), false},
 		"a stranger at the end":        {insert(8, fresh) + `; UPDATE bothy.audit_seq SET seq = 8`, one(postgres.AuditForged, 7, 8), false},
 		"a stranger in the middle":     {`DELETE FROM bothy.audit_events WHERE seq = 4; ` + insert(4, fresh), one(postgres.AuditForged, 4, 4), false},
 		"a stranger without a hash":    {changed + `prev = ` + fresh + `, subject = 'forged', hash = sha256('no') WHERE seq = 4`, one(postgres.AuditForged, 4, 4), false},
@@ -244,5 +245,21 @@ DELETE FROM bothy.schema_migration WHERE version >= 10`)
 	}
 	if _, err := db.Owner(t).Exec(t.Context(), `DELETE FROM bothy.audit_events`); !hasCode(err, postgres.CodeAuditChange) {
 		t.Errorf("a deletion after the migration: %v, want it refused", err)
+	}
+}
+
+// How a database writes times and bytes changes nothing.
+func TestAuditOnADatabaseWithAnotherDateStyle(t *testing.T) {
+	t.Parallel()
+	db := chain(t, 3)
+	for _, setting := range []string{"datestyle = 'German'", "bytea_output = 'escape'", "intervalstyle = 'sql_standard'", "timezone = 'Asia/Kolkata'"} {
+		db.Exec(t, "ALTER DATABASE "+db.Name+" SET "+setting)
+	}
+	if found := verifyAudit(t, db, nil); found.Rows != 3 || len(found.Flaws) != 0 {
+		t.Errorf("%d rows with the flaws %v, want 3 and none", found.Rows, found.Flaws)
+	}
+	db.Exec(t, appendOneDeed, "later")
+	if found := verifyAudit(t, db, nil); found.Rows != 4 || len(found.Flaws) != 0 {
+		t.Errorf("%d rows with the flaws %v, want 4 and none", found.Rows, found.Flaws)
 	}
 }
