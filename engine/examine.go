@@ -81,11 +81,12 @@ func (x *examining) countJobs(ctx context.Context) error {
 			x.add(Finding{Code: FindingUndeclared, Severity: SeverityNote, Consumer: g.Tag, Count: g.Count, Seqs: &g.Seqs})
 			continue
 		case g.Epoch != x.seen.Epoch:
-			f := Finding{Code: FindingStaleEpoch, Severity: SeverityNote, Consumer: name, Count: g.Count - g.Open, Seqs: &g.Seqs}
 			if g.Open > 0 {
-				f.Severity, f.Count = SeverityWrong, g.Open
+				x.add(Finding{Code: FindingStaleEpoch, Severity: SeverityWrong, Consumer: name, Count: g.Open, Seqs: &g.Seqs})
 			}
-			x.add(f)
+			if done := g.Count - g.Open; done > 0 {
+				x.add(Finding{Code: FindingStaleEpoch, Severity: SeverityNote, Consumer: name, Count: done, Seqs: &g.Seqs})
+			}
 			continue
 		case g.Ahead > 0:
 			x.add(Finding{Code: FindingJobAhead, Severity: SeverityWrong, Consumer: name, Count: g.Ahead, Examples: []int64{g.AheadFirst}})
