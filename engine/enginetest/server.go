@@ -102,6 +102,10 @@ func (s *server) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("migrate the template database: %w", err)
 	}
+	// A copy is another database, and its tests are not about that.
+	if err := postgres.RunScript(ctx, s.url("", s.template), `UPDATE `+Schema+`.instance SET pg_database_oid = NULL`); err != nil {
+		return fmt.Errorf("make copies of the template database known: %w", err)
+	}
 	if s.own == nil {
 		for _, role := range []string{OwnerRole, AppRole, ProducerRole} {
 			if _, err := s.admin.Exec(ctx, `ALTER ROLE `+role+` PASSWORD '`+password+`'`); err != nil {

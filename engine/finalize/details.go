@@ -33,9 +33,10 @@ type JobsOf = restore.JobCount
 type Identity struct {
 	System   int64 `json:"system_identifier,string"`
 	Timeline int64 `json:"timeline_id"`
+	Database int64 `json:"database_oid,omitempty"`
 }
 
-func identityOf(i round.Identity) Identity { return Identity{i.System, i.Timeline} }
+func identityOf(i round.Identity) Identity { return Identity{i.System, i.Timeline, i.Database} }
 
 // details is what the audit keeps of this run.
 func (b *bound) details(action string) Details {

@@ -231,12 +231,13 @@ DROP FUNCTION bothy.audit_hash(bytea, bigint, timestamptz, text, text, text, tex
 ALTER TABLE bothy.event_stage DROP COLUMN traceparent;
 ALTER TABLE bothy.event_log DROP COLUMN traceparent;
 DROP FUNCTION bothy.traceparent(text);
+ALTER TABLE bothy.instance DROP COLUMN pg_database_oid;
 DELETE FROM bothy.schema_migration WHERE version >= 10`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	report := migrate(t, postgres.MigrateOptions{AdminURL: db.AdminURL, Schema: enginetest.Schema, Owner: enginetest.OwnerRole, App: enginetest.AppRole})
-	if diff := cmp.Diff([]string{"0010_audit_chain.sql", "0011_traceparent.sql"}, report.Migrations); diff != "" {
+	if diff := cmp.Diff([]string{"0010_audit_chain.sql", "0011_traceparent.sql", "0012_database_oid.sql"}, report.Migrations); diff != "" {
 		t.Errorf("applied (-want +got):\n%s", diff)
 	}
 	db.Exec(t, appendOneDeed, "later")

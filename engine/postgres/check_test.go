@@ -151,3 +151,33 @@ func TestMigrateMakesTheIdentityAnew(t *testing.T) {
 		t.Errorf("got %+v and %v, want another server than this one", r, err)
 	}
 }
+
+// An installation of before is given the number of its database, when it is on the server that it says.
+func TestMigrateStoresTheDatabase(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before string
+		stored bool
+	}{
+		"the same server": {`UPDATE bothy.instance SET pg_database_oid = NULL`, true},
+		"another server":  {`UPDATE bothy.instance SET pg_database_oid = NULL, pg_timeline_id = pg_timeline_id + 1`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := enginetest.New(t)
+			db.Exec(t, tt.before)
+			migrate(t, options(db))
+			r, err := openStore(t, db.AppURL).Recognize(t.Context())
+			if err != nil || (r.Stored.Database != 0) != tt.stored {
+				t.Fatalf("got %+v and %v, want the number stored: %v", r, err, tt.stored)
+			}
+			if tt.stored && r.Differs() {
+				t.Errorf("%+v differs from itself", r)
+			}
+			db.Exec(t, `UPDATE bothy.instance SET pg_database_oid = 1`)
+			if r, err := openStore(t, db.AppURL).Recognize(t.Context()); err != nil || !r.Differs() {
+				t.Errorf("another database of the server: got %+v and %v, want that it differs", r, err)
+			}
+		})
+	}
+}

@@ -257,7 +257,7 @@ func readIdentity(ctx context.Context, conn Querier) (i round.Identity, err erro
 	if err := conn.QueryRow(ctx, sqlMayReadIdentity).Scan(&may); err != nil || !may {
 		return i, failed("ask for the right to read the identity of the server", err)
 	}
-	err = conn.QueryRow(ctx, `SELECT `+sqlSystem+`, `+sqlTimeline).Scan(&i.System, &i.Timeline)
+	err = conn.QueryRow(ctx, `SELECT `+sqlSystem+`, `+sqlTimeline+`, `+sqlDatabase).Scan(&i.System, &i.Timeline, &i.Database)
 	return i, failed("read the identity of the server", err)
 }
 
@@ -280,8 +280,8 @@ func (t *FinalizeTx) SetEpoch(ctx context.Context, epoch string) error {
 
 // StoreIdentity writes the identity, and the environment unless it is empty.
 func (t *FinalizeTx) StoreIdentity(ctx context.Context, identity round.Identity, environment string) error {
-	_, err := t.pg.Exec(ctx, `UPDATE `+quote(t.r.o.Schema)+`.instance SET pg_system_identifier = $1, pg_timeline_id = $2,
-	environment = coalesce(nullif($3, ''), environment)`, identity.System, identity.Timeline, environment)
+	_, err := t.pg.Exec(ctx, `UPDATE `+quote(t.r.o.Schema)+`.instance SET pg_system_identifier = $1, pg_timeline_id = $2, pg_database_oid = nullif($3::bigint, 0),
+	environment = coalesce(nullif($4, ''), environment)`, identity.System, identity.Timeline, identity.Database, environment)
 	return failed("store the identity", err)
 }
 
@@ -313,12 +313,12 @@ func (t *FinalizeTx) state(ctx context.Context) (s restore.State, err error) {
 			return s, err
 		}
 	}
-	var system, timeline pgtype.Int8
+	var system, timeline, database pgtype.Int8
 	var counter *int64
-	err = t.pg.QueryRow(ctx, `SELECT i.environment, i.sync_epoch::text, i.pg_system_identifier, i.pg_timeline_id,
+	err = t.pg.QueryRow(ctx, `SELECT i.environment, i.sync_epoch::text, i.pg_system_identifier, i.pg_timeline_id, i.pg_database_oid,
 	(SELECT seq FROM `+in+`event_seq LIMIT 1), coalesce(l.seq, 0), coalesce(l.id::text, '')
 FROM `+in+`instance i LEFT JOIN (SELECT seq, id FROM `+in+`event_log ORDER BY seq DESC LIMIT 1) l ON true`).
-		Scan(&s.Environment, &s.Epoch, &system, &timeline, &counter, &s.Highest, &s.HeadEvent)
+		Scan(&s.Environment, &s.Epoch, &system, &timeline, &database, &counter, &s.Highest, &s.HeadEvent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		gone := missingInstance(t.r.o.Schema)
 		return s, &gone
@@ -326,7 +326,7 @@ FROM `+in+`instance i LEFT JOIN (SELECT seq, id FROM `+in+`event_log ORDER BY se
 	if err != nil {
 		return s, failed("read where the log stands", err)
 	}
-	s.Stored, s.Counter = round.Identity{System: system.Int64, Timeline: timeline.Int64}, counter
+	s.Stored, s.Counter = round.Identity{System: system.Int64, Timeline: timeline.Int64, Database: database.Int64}, counter
 	for _, own := range ownCursors {
 		c, err := t.standing(ctx, in+own.table, own.column, "true", own.name)
 		if err != nil {

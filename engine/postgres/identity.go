@@ -27,12 +27,15 @@ func IdentityFunctions() string { return strings.Join(identityFunctions, ", ") }
 var sqlMayReadIdentity = `SELECT has_function_privilege('pg_catalog.` +
 	strings.Join(identityFunctions, `', 'execute') AND has_function_privilege('pg_catalog.`) + `', 'execute')`
 
-// The identity as two select expressions. The timeline is that of the log being written: the control file
+// The identity as select expressions. The timeline is that of the log being written: the control file
 // keeps the old one until the first checkpoint after a promotion.
 const (
 	sqlSystem   = `(SELECT system_identifier FROM pg_catalog.pg_control_system())`
 	sqlTimeline = `('x' || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8))::bit(32)::bigint`
 )
+
+// sqlDatabase is the number of this database in its server. Everybody may read it.
+const sqlDatabase = `(SELECT oid::bigint FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())`
 
 // sqlAnyTimeline is the timeline also of a server that writes no log, because it still replays one: the greatest
 // that it has reached.
@@ -40,7 +43,7 @@ const sqlAnyTimeline = `CASE WHEN pg_catalog.pg_is_in_recovery() THEN greatest(
 	(SELECT timeline_id FROM pg_catalog.pg_control_checkpoint()), (SELECT min_recovery_end_timeline FROM pg_catalog.pg_control_recovery()))
 ELSE ` + sqlTimeline + ` END`
 
-// currentIdentity is the two as this store compares them; NULL when it does not. Where the role may not read them the
+// currentIdentity is system and timeline as this store compares them; NULL when it does not. Where the role may not read them the
 // statement fails: what cannot be compared is never taken for the same.
 func (s *Store) currentIdentity() (system, timeline string) {
 	if s.options.RestoreGuard {
@@ -61,7 +64,7 @@ type Recognition struct {
 
 // Differs reports whether both identities are known and not the same.
 func (r Recognition) Differs() bool {
-	return r.Stored.Known() && r.Current.Known() && r.Stored != r.Current
+	return r.Stored.Known() && r.Current.Known() && !r.Stored.Same(r.Current)
 }
 
 // GuardApplication is the application name of the connection on which an engine that does no work looks whether it may
@@ -126,12 +129,12 @@ func (s *Store) recognize(ctx context.Context, conn beginner) (r Recognition, er
 			r.Lacks = append(r.Lacks, right.sql())
 		}
 	}
-	var storedSystem, storedTimeline, currentSystem, currentTimeline pgtype.Int8
+	var storedSystem, storedTimeline, storedDatabase, currentSystem, currentTimeline, currentDatabase pgtype.Int8
 	var head, highest, lowest, top pgtype.Int8
-	err = tx.QueryRow(ctx, `SELECT i.environment, i.pg_system_identifier, i.pg_timeline_id, `+system+`, `+timeline+`, pg_catalog.pg_is_in_recovery(),
+	err = tx.QueryRow(ctx, `SELECT i.environment, i.pg_system_identifier, i.pg_timeline_id, i.pg_database_oid, `+system+`, `+timeline+`, `+sqlDatabase+`, pg_catalog.pg_is_in_recovery(),
 	(SELECT seq FROM `+s.schema+`.event_seq LIMIT 1), (SELECT seq FROM `+s.schema+`.event_log ORDER BY seq DESC LIMIT 1), c.lowest, c.top
 FROM `+s.schema+`.instance i CROSS JOIN (SELECT min(last_seq) AS lowest, max(last_seq) AS top FROM `+s.schema+`.event_consumer_cursors) c`).
-		Scan(&r.Environment, &storedSystem, &storedTimeline, &currentSystem, &currentTimeline, &r.Recovering, &head, &highest, &lowest, &top)
+		Scan(&r.Environment, &storedSystem, &storedTimeline, &storedDatabase, &currentSystem, &currentTimeline, &currentDatabase, &r.Recovering, &head, &highest, &lowest, &top)
 	if errors.Is(err, pgx.ErrNoRows) {
 		gone := missingInstance(s.options.Schema)
 		return r, &gone
@@ -143,8 +146,8 @@ FROM `+s.schema+`.instance i CROSS JOIN (SELECT min(last_seq) AS lowest, max(las
 	if head.Valid { // a counter that is gone is told by its own error
 		r.Apart = apart(head.Int64, highest.Int64, lowest.Int64, top.Int64)
 	}
-	r.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
-	r.Current = round.Identity{System: currentSystem.Int64, Timeline: currentTimeline.Int64}
+	r.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64, Database: storedDatabase.Int64}
+	r.Current = round.Identity{System: currentSystem.Int64, Timeline: currentTimeline.Int64, Database: currentDatabase.Int64}
 	return r, nil
 }
 

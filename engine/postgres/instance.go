@@ -30,8 +30,14 @@ func instanceSQL(o MigrateOptions) (string, error) {
 
 // identitySQL stores which server this is, when that is not known yet.
 func identitySQL(schema string) string {
-	return `UPDATE ` + quote(schema) + `.instance SET pg_system_identifier = ` + sqlSystem + `, pg_timeline_id = ` + sqlTimeline + `
+	return `UPDATE ` + quote(schema) + `.instance SET pg_system_identifier = ` + sqlSystem + `, pg_timeline_id = ` + sqlTimeline + `, pg_database_oid = ` + sqlDatabase + `
 	WHERE pg_system_identifier IS NULL OR pg_timeline_id IS NULL`
+}
+
+// databaseSQL adds which database of it, where an older release stored the server alone and this is that server.
+func databaseSQL(schema string) string {
+	return `UPDATE ` + quote(schema) + `.instance SET pg_database_oid = ` + sqlDatabase + `
+	WHERE pg_database_oid IS NULL AND pg_system_identifier = ` + sqlSystem + ` AND pg_timeline_id = ` + sqlAnyTimeline
 }
 
 // unknownIdentitySQL says that the server whose history the cursors follow is not known any more. It is none: what is
@@ -87,8 +93,12 @@ func (m *migrator) makeInstance(ctx context.Context) error {
 	if err := m.setEnvironment(ctx, state.Environment); err != nil {
 		return err
 	}
-	if state.Known || !state.Readable {
-		return nil // without the right, the grants say what is missing
+	if !state.Readable {
+		return nil // the grants say what is missing
+	}
+	if state.Known {
+		_, err := m.conn.Exec(ctx, databaseSQL(m.o.Schema))
+		return failed("store the identity of the database", err)
 	}
 	if _, err := m.conn.Exec(ctx, identitySQL(m.o.Schema)); err != nil {
 		return failed("store the identity of the server", err)
@@ -178,7 +188,7 @@ func readInstallation(ctx context.Context, conn Querier, schema string) (Install
 	}
 	same := `true`
 	if i.Readable {
-		same = `coalesce(pg_system_identifier = ` + sqlSystem + `, true) AND coalesce(pg_timeline_id = ` + sqlAnyTimeline + `, true)`
+		same = `coalesce(pg_system_identifier = ` + sqlSystem + `, true) AND coalesce(pg_timeline_id = ` + sqlAnyTimeline + `, true) AND coalesce(pg_database_oid = ` + sqlDatabase + `, true)`
 	}
 	err := conn.QueryRow(ctx, `SELECT environment, pg_system_identifier IS NOT NULL AND pg_timeline_id IS NOT NULL, `+same+` FROM `+quote(schema)+`.instance`).
 		Scan(&i.Environment, &i.Known, &i.Same)

@@ -222,5 +222,6 @@ func (s *script) grants() {
 	s.say("")
 	s.as("")
 	s.say("%s;\n", identitySQL(s.o.Schema))
+	s.say("%s;\n", databaseSQL(s.o.Schema))
 	s.do(fmt.Sprintf("    PERFORM pg_catalog.pg_advisory_unlock(%d);", lockKey(s.o.Schema)))
 }

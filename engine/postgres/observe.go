@@ -31,7 +31,7 @@ type Observation struct {
 
 // Finalized reports whether the database is the one whose history the cursors follow, as far as both are known.
 func (o Observation) Finalized() bool {
-	return !o.Stored.Known() || !o.Current.Known() || o.Stored == o.Current
+	return !o.Stored.Known() || !o.Current.Known() || o.Stored.Same(o.Current)
 }
 
 // Recognition is what the same look says about which database it is. A role that may not read that needs Recognize.
@@ -93,7 +93,7 @@ FROM (
 		(SELECT count(*) FROM pg_catalog.pg_inherits WHERE inhparent = ` + literal(s.schema+`.event_log`) + `::pg_catalog.regclass),
 		(SELECT greatest(0, extract(epoch FROM clock_timestamp() - since)) FROM ` + s.schema + `.event_log_hold
 			WHERE seen > clock_timestamp() - interval '10 minutes')::float8,
-		i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline,
+		i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, i.pg_database_oid, ` + system + ` AS system, ` + timeline + ` AS timeline, ` + sqlDatabase + ` AS database,
 		pg_catalog.pg_is_in_recovery() AS recovering, i.environment
 	FROM (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) n CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	OFFSET 0
@@ -103,7 +103,7 @@ FROM (
 // scanObservation reads the rows of observeStatement: one for each consumer, or one without when there is none.
 func scanObservation(rows pgx.Rows) (o Observation, found bool, err error) {
 	defer rows.Close()
-	var size, storedSystem, storedTimeline, system, timeline, cursor pgtype.Int8
+	var size, storedSystem, storedTimeline, storedDatabase, system, timeline, database, cursor pgtype.Int8
 	var epoch pgtype.UUID
 	var name pgtype.Text
 	var updated pgtype.Timestamptz
@@ -111,7 +111,7 @@ func scanObservation(rows pgx.Rows) (o Observation, found bool, err error) {
 	var aside int64
 	var held pgtype.Float8
 	for rows.Next() {
-		err := rows.Scan(&o.At, &o.Head, &o.Headroom, &size, &o.Partitions, &held, &epoch, &storedSystem, &storedTimeline, &system, &timeline,
+		err := rows.Scan(&o.At, &o.Head, &o.Headroom, &size, &o.Partitions, &held, &epoch, &storedSystem, &storedTimeline, &storedDatabase, &system, &timeline, &database,
 			&o.Recovering, &o.Environment, &name, &cursor, &updated, &age, &aside)
 		if err != nil {
 			return o, found, err
@@ -126,8 +126,8 @@ func scanObservation(rows pgx.Rows) (o Observation, found bool, err error) {
 	}
 	o.Held = time.Duration(held.Float64 * float64(time.Second))
 	o.PartitionSize, o.Epoch = size.Int64, epoch.String()
-	o.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
-	o.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64}
+	o.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64, Database: storedDatabase.Int64}
+	o.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64, Database: database.Int64}
 	return o, found, rows.Err()
 }
 

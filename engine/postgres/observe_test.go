@@ -41,7 +41,7 @@ func TestObserve(t *testing.T) {
 	if archive.Lag() != 2 || archive.PendingAge <= 0 || push.Lag() != 0 || push.PendingAge != 0 {
 		t.Errorf("archive %+v, push %+v; want lags 2 and 0, and an age for archive only", archive, push)
 	}
-	if !o.Finalized() || o.Stored != o.Current {
+	if !o.Finalized() || !o.Stored.Same(o.Current) || o.Current.Database == 0 {
 		t.Errorf("stored %v, current %v: want them the same", o.Stored, o.Current)
 	}
 }

@@ -73,7 +73,7 @@ type readStatement struct {
 }
 
 // headerColumns is how many columns of a row describe the snapshot rather than an event.
-const headerColumns = 9
+const headerColumns = 11
 
 // readStatement writes the reads for a set of columns. Each is ONE statement, so that cursor, head, epoch,
 // identity and events come from one snapshot; the head never bounds the events, since a number above
@@ -88,7 +88,7 @@ func (s *Store) readStatement(need columns) readStatement {
 	}
 	read := func(floor, where string) string {
 		return `SELECT at.*, e.* FROM (
-	SELECT c.last_seq, h.seq AS head, h.upper_bound - 1 - h.seq AS room, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, ` + system + ` AS system, ` + timeline + ` AS timeline
+	SELECT c.last_seq, h.seq AS head, h.upper_bound - 1 - h.seq AS room, ` + floor + ` AS floor, i.sync_epoch, i.pg_system_identifier, i.pg_timeline_id::bigint, i.pg_database_oid, ` + system + ` AS system, ` + timeline + ` AS timeline, ` + sqlDatabase + ` AS database
 	FROM ` + s.schema + `.event_consumer_cursors c CROSS JOIN (SELECT * FROM ` + s.schema + `.event_seq LIMIT 1) h CROSS JOIN (SELECT * FROM ` + s.schema + `.instance LIMIT 1) i
 	WHERE c.name = $1
 ) at LEFT JOIN LATERAL (
@@ -130,9 +130,9 @@ func (c columns) fitting() (before, after string) {
 func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.Snapshot, sizes sizes, found bool, err error) {
 	defer rows.Close()
 	snapshot.Guarded = s.options.RestoreGuard
-	var floor, storedSystem, storedTimeline, system, timeline, seq pgtype.Int8
+	var floor, storedSystem, storedTimeline, storedDatabase, system, timeline, database, seq pgtype.Int8
 	var epoch pgtype.UUID
-	header := []any{&snapshot.Cursor, &snapshot.Head, &snapshot.Room, &floor, &epoch, &storedSystem, &storedTimeline, &system, &timeline}
+	header := []any{&snapshot.Cursor, &snapshot.Head, &snapshot.Room, &floor, &epoch, &storedSystem, &storedTimeline, &storedDatabase, &system, &timeline, &database}
 	skip := make([]any, headerColumns)
 	var e round.Event
 	var trace, kind, resource, resourceID pgtype.Text
@@ -177,7 +177,7 @@ func (s *Store) scanSnapshot(rows pgx.Rows, read readStatement) (snapshot round.
 	}
 	snapshot.Floor = floor.Int64
 	snapshot.Epoch = epoch.String()
-	snapshot.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64}
-	snapshot.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64}
+	snapshot.Stored = round.Identity{System: storedSystem.Int64, Timeline: storedTimeline.Int64, Database: storedDatabase.Int64}
+	snapshot.Current = round.Identity{System: system.Int64, Timeline: timeline.Int64, Database: database.Int64}
 	return snapshot, sizes, found, rows.Err()
 }

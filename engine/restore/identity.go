@@ -17,6 +17,7 @@ type Verdict string
 const (
 	Same          Verdict = "same"           // the server and the history that the cursors follow
 	OtherTimeline Verdict = "other_timeline" // the same cluster on another history: recovery to a point, or a promotion
+	OtherDatabase Verdict = "other_database" // the same server, and another database of it: a dump that was loaded beside, or a copy
 	OtherSystem   Verdict = "other_system"   // another cluster: a dump that was loaded, a major upgrade
 	NeverStored   Verdict = "never_stored"   // nothing to compare with: engine migrate up stores the identity
 	Unreadable    Verdict = "unreadable"     // the role may not read the identity: neither same nor changed
@@ -34,13 +35,15 @@ func Match(stored, current round.Identity) Verdict {
 		return OtherSystem
 	case stored.Timeline != current.Timeline:
 		return OtherTimeline
+	case !stored.Same(current):
+		return OtherDatabase
 	default:
 		return Same
 	}
 }
 
 // Changed reports whether the database is known to be another one.
-func (v Verdict) Changed() bool { return v == OtherTimeline || v == OtherSystem }
+func (v Verdict) Changed() bool { return v == OtherTimeline || v == OtherSystem || v == OtherDatabase }
 
 // String says it in words, as the rest of a sentence that begins with the database.
 func (v Verdict) String() string {
@@ -51,6 +54,8 @@ func (v Verdict) String() string {
 		return "left its history: it was recovered to a point in time, or promoted"
 	case OtherSystem:
 		return "is in another cluster than its history: it was loaded from a dump, or upgraded"
+	case OtherDatabase:
+		return "is another one of the same server: it was loaded from a dump, or copied"
 	case NeverStored:
 		return "has no stored identity yet: `engine migrate up` stores it"
 	case Unreadable:

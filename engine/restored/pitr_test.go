@@ -53,3 +53,25 @@ func TestStartAfterDumpWithoutFinalize(t *testing.T) {
 	s := primary.Dump(t, consumers...)
 	heldUntilFinalized(t, run(t, configure(t, s, s.AppURL, "test")), s)
 }
+
+// A copy in the same server has its identifier and its timeline, and is another database of it all the same.
+func TestCopyInTheSameServer(t *testing.T) {
+	t.Parallel()
+	s, p := history(t)
+	p.stop()
+	s.Append(t, 2) // nobody has seen them: the copy must not either
+	c := s.Copy(t, "copy")
+	heldUntilFinalized(t, run(t, configure(t, c, c.AppURL, "test")), c)
+}
+
+// The database of the engine is replaced by an older state of it, under the same name, while the engine runs.
+func TestDatabaseReplacedUnderTheEngine(t *testing.T) {
+	t.Parallel()
+	s, p := history(t)
+	p.stop()
+	older := s.Copy(t, "older")
+	p = run(t, configure(t, s, s.AppURL, "test"))
+	p.ready(t)
+	s.Replace(t, older, s)
+	heldUntilFinalized(t, p, s)
+}

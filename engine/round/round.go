@@ -44,20 +44,30 @@ type Jobs struct {
 	Traces  map[int64]string // traceparents by the numbers of events; each job carries that of its event
 }
 
-// Identity names the database cluster and the history it is on. The zero value means not known.
+// Identity names the database cluster, the history it is on and the database in it. The zero value means not known.
 type Identity struct {
 	System   int64 // pg_control_system().system_identifier
 	Timeline int64 // of the write-ahead log being written now
+	Database int64 // pg_database.oid; 0 when it is not known, which an older installation may not have stored
 }
 
-// Known reports whether both halves were read.
+// Same reports whether the two are one, as far as both are known.
+func (i Identity) Same(o Identity) bool {
+	return i.System == o.System && i.Timeline == o.Timeline && (i.Database == o.Database || i.Database == 0 || o.Database == 0)
+}
+
+// Known reports whether server and history were read.
 func (i Identity) Known() bool { return i.System != 0 && i.Timeline != 0 }
 
 func (i Identity) String() string {
 	if i.System < 0 {
 		return "a server that nobody knows any more"
 	}
-	return fmt.Sprintf("system %d, timeline %d", i.System, i.Timeline)
+	text := fmt.Sprintf("system %d, timeline %d", i.System, i.Timeline)
+	if i.Database != 0 {
+		text += fmt.Sprintf(", database %d", i.Database)
+	}
+	return text
 }
 
 // Snapshot is what one statement saw of the log, for one consumer.
@@ -107,7 +117,7 @@ const (
 // that went back in time can be trusted.
 func (s Snapshot) Reading() Reading {
 	switch {
-	case s.Guarded && s.Stored.Known() && s.Current.Known() && s.Stored != s.Current:
+	case s.Guarded && s.Stored.Known() && s.Current.Known() && !s.Stored.Same(s.Current):
 		return Unfinalized
 	case s.Cursor > s.Head:
 		return Ahead

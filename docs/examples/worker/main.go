@@ -136,7 +136,8 @@ func (w *NotifyWorker) read(ctx context.Context, tx pgx.Tx, args NotifyArgs) (ev
 	var current, here bool
 	err := tx.QueryRow(ctx, fmt.Sprintf(
 		`SELECT i.sync_epoch::text = $2, coalesce(i.pg_system_identifier = (SELECT system_identifier FROM pg_control_system())
-		   AND i.pg_timeline_id = ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint, true),
+		   AND i.pg_timeline_id = ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint
+		   AND coalesce(i.pg_database_oid = (SELECT oid::bigint FROM pg_database WHERE datname = current_database()), true), true),
 		   coalesce(l.type, ''), coalesce(l.resource_id, '')
 		 FROM %[1]s.instance i LEFT JOIN %[1]s.event_log l ON l.seq = $1`, pgx.Identifier{w.schema}.Sanitize()),
 		args.Seq, args.Epoch).Scan(&current, &here, &e.kind, &e.resourceID)

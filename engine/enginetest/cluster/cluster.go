@@ -6,6 +6,7 @@
 //	Start ---- Backup ----> a folder ----> Recover  replays the archive up to a point: a new timeline
 //	  |                            |-----> Standby  follows, until Promote: a new timeline
 //	  |                            '-----> Clone    goes on as the server that it was: nothing tells the two apart
+//	  |------- Copy --------------------> another database of the same server: a new number
 //	  '------- Restore -----------------> into another server: a new system identifier
 //
 // It needs no programs but postgres and initdb: where pg_dump and psql are there, Restore uses them. Every server is a
@@ -114,10 +115,30 @@ func start(t testing.TB, o devdb.Options, archive string) *Server {
 			t.Errorf("stop: %v", err)
 		}
 	})
-	return &Server{Server: server, archive: archive, DB: &enginetest.DB{
-		Name: Database, AdminURL: server.URL(devdb.Superuser, Database), OwnerURL: server.URL(enginetest.OwnerRole, Database),
-		AppURL: server.URL(enginetest.AppRole, Database), ProducerURL: server.URL(enginetest.ProducerRole, Database),
-	}}
+	return &Server{Server: server, archive: archive, DB: databaseOf(server, Database)}
+}
+
+func databaseOf(server *devdb.Server, name string) *enginetest.DB {
+	return &enginetest.DB{
+		Name: name, AdminURL: server.URL(devdb.Superuser, name), OwnerURL: server.URL(enginetest.OwnerRole, name),
+		AppURL: server.URL(enginetest.AppRole, name), ProducerURL: server.URL(enginetest.ProducerRole, name),
+	}
+}
+
+// Copy makes another database of the same server from this one, as CREATE DATABASE does and as a dump that is loaded
+// beside does. It ends every session of this one.
+func (s *Server) Copy(t testing.TB, name string) *Server {
+	t.Helper()
+	s.exec(t, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+s.Name+`'`)
+	s.exec(t, "postgres", `CREATE DATABASE `+name+` TEMPLATE `+s.Name)
+	return &Server{Server: s.Server, archive: s.archive, DB: databaseOf(s.Server, name)}
+}
+
+// Replace drops a database and gives its name to another one of the same server.
+func (s *Server) Replace(t testing.TB, by, gone *Server) {
+	t.Helper()
+	s.exec(t, "postgres", `DROP DATABASE `+gone.Name+` WITH (FORCE)`)
+	s.exec(t, "postgres", `ALTER DATABASE `+by.Name+` RENAME TO `+gone.Name)
 }
 
 // End stops the server, as one does that is gone for good.

@@ -48,7 +48,7 @@ func TestIdentityOfServers(t *testing.T) {
 	if r := seen(t, primary); r.Stored != here || !here.Known() || here.Timeline != 1 || r.Recovering || r.Environment != "test" {
 		t.Fatalf("a new server: %+v", r)
 	}
-	next := round.Identity{System: here.System, Timeline: 2}
+	next := round.Identity{System: here.System, Timeline: 2, Database: here.Database}
 	backup := primary.Backup(t)
 	primary.Append(t, 3)
 	primary.Point(t, "five")
