@@ -57,7 +57,7 @@ func Start(t testing.TB, consumers ...string) *Server {
 func Empty(t testing.TB) *Server {
 	t.Helper()
 	s := start(t, devdb.Options{}, archiveOf(t))
-	s.exec(t, "postgres", `CREATE DATABASE `+Database+` TEMPLATE template0 ENCODING 'UTF8'`)
+	s.exec(t, `CREATE DATABASE `+Database+` TEMPLATE template0 ENCODING 'UTF8'`)
 	return s
 }
 
@@ -129,16 +129,16 @@ func databaseOf(server *devdb.Server, name string) *enginetest.DB {
 // beside does. It ends every session of this one.
 func (s *Server) Copy(t testing.TB, name string) *Server {
 	t.Helper()
-	s.exec(t, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+s.Name+`'`)
-	s.exec(t, "postgres", `CREATE DATABASE `+name+` TEMPLATE `+s.Name)
+	s.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '`+s.Name+`'`)
+	s.exec(t, `CREATE DATABASE `+name+` TEMPLATE `+s.Name)
 	return &Server{Server: s.Server, archive: s.archive, DB: databaseOf(s.Server, name)}
 }
 
 // Replace drops a database and gives its name to another one of the same server.
 func (s *Server) Replace(t testing.TB, by, gone *Server) {
 	t.Helper()
-	s.exec(t, "postgres", `DROP DATABASE `+gone.Name+` WITH (FORCE)`)
-	s.exec(t, "postgres", `ALTER DATABASE `+by.Name+` RENAME TO `+gone.Name)
+	s.exec(t, `DROP DATABASE `+gone.Name+` WITH (FORCE)`)
+	s.exec(t, `ALTER DATABASE `+by.Name+` RENAME TO `+gone.Name)
 }
 
 // End stops the server, as one does that is gone for good.
@@ -231,7 +231,7 @@ func copyFile(from, to string) error {
 // Point marks this moment by a name, to recover to, and returns when the log up to it is archived.
 func (s *Server) Point(t testing.TB, name string) {
 	t.Helper()
-	s.exec(t, "postgres", `SELECT pg_create_restore_point('`+name+`')`)
+	s.exec(t, `SELECT pg_create_restore_point('`+name+`')`)
 	s.Archive(t)
 }
 
@@ -316,9 +316,9 @@ func (s *Server) scan(t testing.TB, query string) (holds bool) {
 	return holds
 }
 
-func (s *Server) exec(t testing.TB, database, sql string) {
+func (s *Server) exec(t testing.TB, sql string) {
 	t.Helper()
-	s.with(t, database, func(ctx context.Context, conn *pgx.Conn) error { _, err := conn.Exec(ctx, sql); return err })
+	s.with(t, "postgres", func(ctx context.Context, conn *pgx.Conn) error { _, err := conn.Exec(ctx, sql); return err })
 }
 
 // with runs something on a connection that is closed again: what waits asks many times.

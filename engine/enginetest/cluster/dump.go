@@ -31,7 +31,7 @@ func (s *Server) Dump(t testing.TB, consumers ...string) *Server {
 		return to
 	}
 	for _, role := range []string{enginetest.OwnerRole, enginetest.AppRole, enginetest.ProducerRole} {
-		to.exec(t, "postgres", `CREATE ROLE `+role+` LOGIN`)
+		to.exec(t, `CREATE ROLE `+role+` LOGIN`)
 	}
 	text := output(t, nil, dump, "-d", s.AdminURL)
 	output(t, bytes.NewReader(text), psql, "-d", to.AdminURL, "-q", "-v", "ON_ERROR_STOP=1", "-f", "-")
