@@ -37,6 +37,7 @@ rows and tells apart:
   changed        a row no longer says what was written
   removed        rows are missing between others
   tail_removed   the newest rows are missing
+  above_counter  sound rows that the counter has not given: it was put back, or they were put in
   forged         a row was put in from outside
   rewritten      the audit is sound in itself, and not the one of the manifest
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
 
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/config"
@@ -52,6 +53,8 @@ round is one transaction.`,
 		}
 		logger := newLogger(cfg.Log, cmd.ErrOrStderr())
 		options := []engine.Option{engine.WithLogger(logger)}
+		// What there is to say of a collector the telemetry room logs, once. The SDK would print the rest past the log.
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
 		collector, err := telemetry.Collector(cmd.Context(), env, logger)
 		if err != nil {
 			return err
