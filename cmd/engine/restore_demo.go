@@ -32,7 +32,7 @@ consumers:
 // restoreDemoCommand is what make restore-demo runs.
 func restoreDemoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "demo", Short: "shows a restore from the loss to the finalize, on two servers of its own", Hidden: true,
+		Use: "demo", Short: "shows a restore from the loss to the finalize, on two servers of its own",
 		Long: `demo starts two private servers. On the first one events are appended and delivered, a backup is taken, and more
 events follow. Then that server is lost, the backup is loaded on the second one, and the demo shows what the engine
 does there. Nothing is left behind.`,
