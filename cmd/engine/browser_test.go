@@ -87,7 +87,7 @@ func wantRoles(t *testing.T, p *tab) {
 	for _, want := range []string{
 		"banner", "main", "navigation Other pages", "link Jobs", "heading Bothy", "heading All 6 consumers keep up", "heading Event log",
 		"heading Consumers", "heading State machines", "table", "columnheader Pending age", "rowheader watch-orders", "link watch-orders", "article push",
-		"status", "image State machine of push. The newest round passed lock, read and ended idle.", "region Consumers",
+		"status", "image State machine of push. The newest round passed lock and ended idle.", "region Consumers",
 	} {
 		if !slices.Contains(roles, want) {
 			t.Errorf("a screen reader is not told %q; it is told:\n%s", want, strings.Join(roles, "\n"))
