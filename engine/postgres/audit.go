@@ -139,12 +139,18 @@ func appendAudit(ctx context.Context, tx pgx.Tx, schema string, action Action, s
 // consumerDeeds are all deeds about consumers and about the events that they gave up, and the restores that were
 // finalized, in their order.
 func consumerDeeds(ctx context.Context, conn Querier, schema string) ([]Deed, error) {
-	rows, err := conn.Query(ctx, `SELECT seq, at, action, subject, details FROM `+quote(schema)+`.audit_events
+	rows, err := conn.Query(ctx, `SELECT seq, `+sqlInstant("at")+`, action, subject, details FROM `+quote(schema)+`.audit_events
 WHERE action LIKE 'consumer.%' OR action IN ('quarantine.dropped', $1) ORDER BY seq`, string(RestoreFinalized))
 	if err != nil {
 		return nil, failed("read the audit", err)
 	}
-	deeds, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Deed])
+	deeds, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Deed, err error) {
+		var at string
+		if err = row.Scan(&d.Seq, &at, &d.Action, &d.Subject, &d.Details); err == nil {
+			d.At, err = instant(at)
+		}
+		return d, err
+	})
 	return deeds, failed("read the audit", err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,24 @@ type AuditRow struct {
 // auditBegin is how the text begins that a hash covers. Another text, one day, gets another beginning.
 const auditBegin = "bothy.audit.1\n"
 
+// instantLayout is how a hash covers a time, and how a time is read where a statement may be answered in text: it depends
+// on no setting of the server, the database or the role.
+const instantLayout = "2006-01-02T15:04:05.000000Z"
+
+// sqlInstant is a column of times in that layout.
+func sqlInstant(column string) string {
+	return `pg_catalog.to_char(` + column + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+}
+
+// instant is a time that sqlInstant wrote.
+func instant(text string) (time.Time, error) {
+	at, err := time.Parse(instantLayout, text)
+	if err != nil {
+		return at, fmt.Errorf("the time %q is not one of the years 0 to 9999", text)
+	}
+	return at, nil
+}
+
 // Sum works out the hash that the row must have, without asking the database: whoever can change rows can change
 // the function that made their hashes.
 func (r AuditRow) Sum() []byte {
@@ -47,7 +66,7 @@ func (r AuditRow) Sum() []byte {
 	b.Write(r.Prev)
 	b.WriteString(auditBegin)
 	for _, field := range []string{
-		strconv.FormatInt(r.Seq, 10), r.At.UTC().Format("2006-01-02T15:04:05.000000Z"), r.Actor, r.Client, r.Action, r.Subject, r.Details,
+		strconv.FormatInt(r.Seq, 10), r.At.UTC().Format(instantLayout), r.Actor, r.Client, r.Action, r.Subject, r.Details,
 	} {
 		fmt.Fprintf(&b, "%d:%s,", len(field), field)
 	}
@@ -60,9 +79,10 @@ func (r AuditRow) Sum() []byte {
 func ReadAuditHead(ctx context.Context, conn Querier, schema string) (AuditHead, error) {
 	var head AuditHead
 	var last int64
+	var hash *string
 	in := quote(schema) + "."
-	err := conn.QueryRow(ctx, `SELECT c.seq, coalesce(a.seq, 0), a.hash FROM `+in+`audit_seq c
-LEFT JOIN (SELECT seq, hash FROM `+in+`audit_events ORDER BY seq DESC LIMIT 1) a ON true`).Scan(&head.Seq, &last, &head.Hash)
+	err := conn.QueryRow(ctx, `SELECT c.seq, coalesce(a.seq, 0), pg_catalog.encode(a.hash, 'hex') FROM `+in+`audit_seq c
+LEFT JOIN (SELECT seq, hash FROM `+in+`audit_events ORDER BY seq DESC LIMIT 1) a ON true`).Scan(&head.Seq, &last, &hash)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return head, errors.New("the counter row of the audit is missing: restore the row of audit_seq with seq = the highest number in audit_events")
@@ -71,7 +91,10 @@ LEFT JOIN (SELECT seq, hash FROM `+in+`audit_events ORDER BY seq DESC LIMIT 1) a
 	case last != head.Seq:
 		return head, &AuditHeadError{Schema: schema, Counter: head.Seq, Newest: last}
 	}
-	return head, nil
+	if hash != nil {
+		head.Hash, err = hex.DecodeString(*hash)
+	}
+	return head, failed("read the newest row of the audit", err)
 }
 
 // AuditHeadError says that the counter of the audit and its newest row do not fit together.
@@ -185,24 +208,30 @@ func readAudit(ctx context.Context, url string, read func(pgx.Tx) error) error {
 		return failed("read the audit", err)
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	// What comes as a text is read the same on every database.
-	if _, err := tx.Exec(ctx, `SELECT set_config('datestyle', 'ISO', true), set_config('bytea_output', 'hex', true)`); err != nil {
-		return failed("read the audit", err)
-	}
 	return Explain(read(tx))
 }
 
 func eachAuditRow(ctx context.Context, tx pgx.Tx, schema string, from int64, each func(r AuditRow, details string) error) error {
-	rows, err := tx.Query(ctx, `SELECT seq, at, actor, client, action, subject, details_text, prev, hash, details::text
-FROM `+quote(schema)+`.audit_events WHERE seq >= $1 ORDER BY seq`, from)
+	rows, err := tx.Query(ctx, `SELECT seq, `+sqlInstant("at")+`, actor, client, action, subject, details_text,
+	pg_catalog.encode(prev, 'hex'), pg_catalog.encode(hash, 'hex'), details::text FROM `+quote(schema)+`.audit_events WHERE seq >= $1 ORDER BY seq`, from)
 	if err != nil {
 		return failed("read the audit", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var r AuditRow
-		var details string
-		if err := rows.Scan(&r.Seq, &r.At, &r.Actor, &r.Client, &r.Action, &r.Subject, &r.Details, &r.Prev, &r.Hash, &details); err != nil {
+		var at, prev, hash, details string
+		err := rows.Scan(&r.Seq, &at, &r.Actor, &r.Client, &r.Action, &r.Subject, &r.Details, &prev, &hash, &details)
+		if err == nil {
+			r.At, err = instant(at)
+		}
+		if err == nil {
+			r.Prev, err = hex.DecodeString(prev)
+		}
+		if err == nil {
+			r.Hash, err = hex.DecodeString(hash)
+		}
+		if err != nil {
 			return failed("read the audit", err)
 		}
 		if err := each(r, details); err != nil {

@@ -202,6 +202,46 @@ func TestAuditHashOfGoAndSQL(t *testing.T) {
 	}
 }
 
+// How the database or the role writes dates and bytes is of no account to who reads the audit.
+func TestAuditIsReadWhateverTheSettings(t *testing.T) {
+	t.Parallel()
+	db := chain(t, 3)
+	want := auditHead(t, db)
+	for _, setting := range []string{
+		`DATABASE %[1]s SET datestyle = 'German'`, `DATABASE %[1]s SET intervalstyle = 'sql_standard'`, `DATABASE %[1]s SET bytea_output = 'escape'`,
+		`DATABASE %[1]s SET timezone = 'Asia/Kathmandu'`, `ROLE bothy_app IN DATABASE %[1]s SET datestyle = 'SQL, DMY'`,
+	} {
+		db.Exec(t, fmt.Sprintf(`ALTER `+setting, db.Name))
+		report := verifyAudit(t, db, &want)
+		if diff := cmp.Diff(postgres.AuditReport{Rows: 3, Head: want}, report); diff != "" {
+			t.Errorf("%s: verify (-want +got):\n%s", setting, diff)
+		}
+		err := postgres.ListAudit(t.Context(), db.AppURL, enginetest.Schema, 1, func(r postgres.AuditRow) error {
+			if !bytes.Equal(r.Sum(), r.Hash) {
+				return fmt.Errorf("row %d is read as %+v", r.Seq, r)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: list: %v", setting, err)
+		}
+		for _, mode := range []string{"exec", "simple_protocol", "cache_statement"} {
+			conn := enginetest.Connect(t, db.AppURL+"&default_query_exec_mode="+mode)
+			head, err := postgres.ReadAuditHead(t.Context(), conn, enginetest.Schema)
+			if diff := cmp.Diff(want, head); err != nil || diff != "" {
+				t.Errorf("%s: the head in the mode %s: %v (-want +got):\n%s", setting, mode, err, diff)
+			}
+		}
+		inspector, err := postgres.Inspect(t.Context(), postgres.InspectOptions{
+			MigrateOptions: postgres.MigrateOptions{AdminURL: db.AdminURL, Schema: enginetest.Schema, JobsSchema: "public", App: enginetest.AppRole, Owner: enginetest.OwnerRole}, URL: db.AppURL,
+		})
+		if err != nil {
+			t.Fatalf("%s: inspect: %v", setting, err)
+		}
+		inspector.Close()
+	}
+}
+
 // A counter that a partial restore left behind is told, before the table says it in its own words; a piece that is
 // missing keeps nobody from writing.
 func TestAuditAppendAfterDamage(t *testing.T) {

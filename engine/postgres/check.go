@@ -87,18 +87,21 @@ func readApplied(ctx context.Context, conn Querier, schema string) (appliedMigra
 	if err != nil || !a.exists {
 		return a, failed("look for the engine's tables", err)
 	}
-	rows, err := conn.Query(ctx, `SELECT version, oldest_binary, applied_at FROM `+table)
+	rows, err := conn.Query(ctx, `SELECT version, oldest_binary, `+sqlInstant("applied_at")+` FROM `+table)
 	if err != nil {
 		return a, failed("read the applied migrations", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var version, oldest int64
-		var at time.Time
-		if err := rows.Scan(&version, &oldest, &at); err != nil {
+		var at string
+		err := rows.Scan(&version, &oldest, &at)
+		if err == nil {
+			a.at[version], err = instant(at)
+		}
+		if err != nil {
 			return a, failed("read the applied migrations", err)
 		}
-		a.at[version] = at
 		a.needs = max(a.needs, oldest)
 	}
 	return a, failed("read the applied migrations", rows.Err())

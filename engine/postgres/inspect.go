@@ -108,7 +108,6 @@ func connectToLook(ctx context.Context, url string, limit time.Duration) (*pgx.C
 		return nil, unreadableURL(err)
 	}
 	config.RuntimeParams["application_name"] = "bothy-validate"
-	config.RuntimeParams["datestyle"] = "ISO" // times come as texts here, and a database may write them otherwise
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if limit > 0 {
 		usePatience(config, limit+replyMargin)
