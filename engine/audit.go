@@ -20,6 +20,7 @@ type AuditFlaw struct {
 	First int64                  `json:"first"` // the first row that it is about
 	Last  int64                  `json:"last"`  // the last one
 	What  string                 `json:"what"`
+	Do    string                 `json:"do,omitempty"` // where anything can be done about it
 }
 
 // AuditVerdict is what the verification of the audit found.
@@ -63,7 +64,12 @@ func VerifyAudit(ctx context.Context, cfg *config.Config, manifest []byte) (Audi
 	}
 	v.Sound, v.Rows, v.Seq, v.Hash = len(report.Flaws) == 0, report.Rows, report.Head.Seq, hex.EncodeToString(report.Head.Hash)
 	for _, f := range report.Flaws {
-		v.Flaws = append(v.Flaws, AuditFlaw{f.Code, f.First, f.Last, f.String()})
+		flaw := AuditFlaw{Code: f.Code, First: f.First, Last: f.Last, What: f.String()}
+		if f.Code == postgres.AuditAbove {
+			flaw.Do = "when audit_seq is older than audit_events, and nothing else is wrong, the owner of the schema runs: " +
+				postgres.SetAuditCounter(cfg.Database.Schema, report.Head.Seq)
+		}
+		v.Flaws = append(v.Flaws, flaw)
 	}
 	return v, nil
 }

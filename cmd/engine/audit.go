@@ -89,12 +89,20 @@ when it is not.`,
 
 // printVerdict prints a verdict for people.
 func printVerdict(to io.Writer, v engine.AuditVerdict) error {
+	known := true // what to do about every one of them
 	for _, f := range v.Flaws {
 		fmt.Fprintf(to, "wrong  %s [%s]\n", f.What, f.Code)
+		if f.Do != "" {
+			fmt.Fprintf(to, "       do: %s\n", f.Do)
+		}
+		known = known && f.Do != ""
 	}
 	if !v.Sound {
-		fmt.Fprintf(to, "\nthe audit is not sound: %s\n", count(len(v.Flaws), "flaw"))
-		_, err := fmt.Fprintln(to, "do: find out who may change the database, and compare with a backup; a row that is wrong cannot be put right")
+		_, err := fmt.Fprintf(to, "\nthe audit is not sound: %s\n", count(len(v.Flaws), "flaw"))
+		if known || err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(to, "do: find out who may change the database, and compare with a backup; a row that is wrong cannot be put right")
 		return err
 	}
 	against := ""

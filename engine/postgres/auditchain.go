@@ -111,6 +111,11 @@ func (e *AuditHeadError) Error() string {
 	return fmt.Sprintf("the counter of the audit stands at %d, and its newest row is %d: run `engine audit verify`", e.Counter, e.Newest)
 }
 
+// SetAuditCounter is the statement that sets the counter of the audit, for a person.
+func SetAuditCounter(schema string, seq int64) string {
+	return fmt.Sprintf("UPDATE %s.audit_seq SET seq = %d", quoted(schema), seq)
+}
+
 // AuditFlawCode is what is wrong with the audit.
 type AuditFlawCode string
 
@@ -119,7 +124,7 @@ const (
 	AuditChanged     AuditFlawCode = "changed"       // a row no longer says what was hashed
 	AuditRemoved     AuditFlawCode = "removed"       // rows are missing between others
 	AuditTailRemoved AuditFlawCode = "tail_removed"  // the newest rows are missing
-	AuditAbove       AuditFlawCode = "above_counter" // sound rows that the counter has not given
+	AuditAbove       AuditFlawCode = "above_counter" // rows that continue the chain, from the number after the counter on
 	AuditForged      AuditFlawCode = "forged"        // a row that was put in from outside: the chain does not lead to it
 	AuditRewritten   AuditFlawCode = "rewritten"     // sound in itself, and another audit than the one of the manifest
 )
@@ -145,8 +150,12 @@ func (f AuditFlaw) String() string {
 	case AuditTailRemoved:
 		return rows + " " + removed + " from the end"
 	case AuditAbove:
-		return fmt.Sprintf("%s continue the chain, and the counter stands below: it was put back to an earlier moment, or they were put in from outside. When nothing else is wrong, have the owner run: UPDATE audit_seq SET seq = %d",
-			rows, f.Last)
+		continues, put := "continues", "the row"
+		if f.Last > f.First {
+			continues, put = "continue", "them"
+		}
+		return fmt.Sprintf("%s %s the chain, and the counter stands at %d: it was put back to an earlier moment, or somebody who knows the chain put %s in",
+			rows, continues, f.First-1, put)
 	case AuditForged:
 		if f.Last > f.First {
 			return fmt.Sprintf("%s do not follow one another: one of the two was put in from outside", rows)
@@ -268,23 +277,23 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 			report.Flaws = append(report.Flaws, f)
 		}
 	}
-	var above AuditFlaw
+	above := aboveCounter(links, counter)
 	for i, l := range links {
 		before := int64(0)
 		if i > 0 {
 			before = links[i-1].seq
 		}
+		if above != nil && before <= counter && l.seq > counter {
+			flaw(AuditAbove, above.First, above.Last)
+		}
 		if l.seq > before+1 {
 			flaw(AuditRemoved, before+1, l.seq-1)
 		}
 		switch {
-		case l.seq > counter && l.sound && leadsTo(links, i) != jointBroken:
-			above.Last = l.seq
-			if above.First == 0 {
-				above.First = l.seq
-			}
-		case l.seq > counter:
+		case l.seq > counter && !l.sound && leadsOn(links, i) != jointWhole:
 			flaw(AuditForged, l.seq, l.seq)
+		case l.seq > counter && before <= counter && leadsTo(links, i) == jointBroken:
+			flaw(AuditForged, l.seq, l.seq) // the counter vouches for the row before
 		case !l.sound && leadsTo(links, i) == jointBroken && leadsOn(links, i) == jointBroken:
 			flaw(AuditForged, l.seq, l.seq)
 		case !l.sound:
@@ -293,9 +302,6 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 			first, last := blame(links, i)
 			flaw(AuditForged, first, last)
 		}
-	}
-	if above.First > 0 {
-		flaw(AuditAbove, above.First, above.Last)
 	}
 	end := int64(0)
 	if n := len(links); n > 0 {
@@ -309,7 +315,7 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 	if gone > end {
 		flaw(AuditTailRemoved, end+1, gone)
 	}
-	if manifest != nil && len(report.Flaws) == 0 {
+	if manifest != nil && !slices.ContainsFunc(report.Flaws, func(f AuditFlaw) bool { return f.Code != AuditAbove }) {
 		for _, l := range links {
 			if l.seq == manifest.Seq && !bytes.Equal(l.hash, manifest.Hash) {
 				flaw(AuditRewritten, l.seq, l.seq)
@@ -317,6 +323,20 @@ func judge(links []link, counter int64, manifest *AuditHead) AuditReport {
 		}
 	}
 	return report
+}
+
+// aboveCounter are the numbers above the counter up to the last row that continues the chain; nil when none does.
+func aboveCounter(links []link, counter int64) (above *Span) {
+	for i, l := range links {
+		switch {
+		case l.seq <= counter:
+		case leadsTo(links, i) == jointBroken, !l.sound && leadsOn(links, i) != jointWhole:
+			return above
+		default:
+			above = &Span{First: counter + 1, Last: l.seq}
+		}
+	}
+	return above
 }
 
 // joint is whether two rows belong together.
