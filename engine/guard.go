@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"example.com/bothy/engine/api"
-	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/consumer"
 	"example.com/bothy/engine/machine"
 	"example.com/bothy/engine/postgres"
@@ -120,9 +119,16 @@ func holds(r postgres.Recognition, guarded bool, environment string) (reasons []
 }
 
 // Held is why an engine with this configuration would do no work on the database that was observed; nil when it would.
-func Held(cfg *config.Config, o Observation) *HeldError {
+// Where the role may not read which server that is, it asks for the rights that are lacking.
+func (e *Engine) Held(ctx context.Context, o Observation) (*HeldError, error) {
 	r := o.Recognition()
-	return heldBy(r, cfg.Database.Guarded(), cfg.Database.Environment)
+	if !e.store.Recognizes() {
+		var err error
+		if r, err = e.store.Recognize(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return heldBy(r, e.config.Database.Guarded(), e.config.Database.Environment), nil
 }
 
 func heldBy(r postgres.Recognition, guarded bool, environment string) *HeldError {

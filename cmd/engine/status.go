@@ -64,7 +64,11 @@ Numbers that are not known are null.`,
 				if err != nil {
 					return err
 				}
-				return screen.show(statusOf(cfg, o, ends(cmd.Context(), cfg)))
+				held, err := e.Held(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return screen.show(statusOf(cfg, o, held, ends(cmd.Context(), cfg)))
 			}
 			if !*watch {
 				return look()
@@ -190,7 +194,7 @@ type statusConsumer struct {
 
 // statusOf puts together what is declared, what was seen and what is known of rounds: the declared consumers in the
 // order of the file, then the others.
-func statusOf(cfg *config.Config, o engine.Observation, ends map[string]string) status {
+func statusOf(cfg *config.Config, o engine.Observation, held *engine.HeldError, ends map[string]string) status {
 	s := status{At: o.At.UTC(), Head: o.Head}
 	s.Partitions.Count, s.Partitions.Size, s.Partitions.Headroom = o.Partitions, o.PartitionSize, o.Headroom
 	s.Identity.Epoch = o.Epoch
@@ -208,7 +212,7 @@ func statusOf(cfg *config.Config, o engine.Observation, ends map[string]string) 
 		}
 	}
 	s.Identity.Held = []string{}
-	if held := engine.Held(cfg, o); held != nil {
+	if held != nil {
 		s.Identity.advice = held.Advice
 		for _, r := range held.Reasons {
 			s.Identity.Held = append(s.Identity.Held, string(r))

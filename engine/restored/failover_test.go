@@ -3,10 +3,12 @@
 package restored_test
 
 import (
+	"slices"
 	"testing"
 
 	"example.com/bothy/engine"
 	"example.com/bothy/engine/api"
+	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/enginetest"
 	"example.com/bothy/engine/finalize"
 )
@@ -20,8 +22,30 @@ func TestStandbyPromotedUnderTheEngine(t *testing.T) {
 	p.stop()
 	waiting := run(t, configure(t, standby, standby.AppURL, "test"))
 	waiting.held(t, api.Recovering)
+	saysHeld(t, configure(t, standby, standby.AppURL, "test"), api.Recovering)
 	standby.Promote(t)
 	heldUntilFinalized(t, waiting, standby)
+}
+
+// saysHeld checks what the commands are told that look while no engine works.
+func saysHeld(t *testing.T, cfg *config.Config, reason api.Reason) {
+	t.Helper()
+	e, err := engine.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	o, err := e.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := e.Held(t.Context(), o); err != nil || held == nil || !slices.Equal(held.Reasons, []api.Reason{reason}) {
+		t.Errorf("status: held %v, %v, want the reason %s", held, err, reason)
+	}
+	d, err := engine.Doctor(t.Context(), cfg, engine.DoctorOptions{})
+	if err != nil || d.Healthy || len(d.Findings) == 0 || d.Findings[0].Code != engine.FindingHeld {
+		t.Errorf("doctor: %+v, %v, want the finding %s first", d, err, engine.FindingHeld)
+	}
 }
 
 // Case 70: a failover that loses commits. What was delivered is lost and its numbers are used again: never under the
