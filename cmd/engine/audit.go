@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -52,13 +51,13 @@ when it is not.`,
 		Args: arguments(),
 	}
 	path, format := configFlag(cmd), formatFlag(cmd)
-	manifest := cmd.Flags().String("manifest", "", "compare with the manifest in `FILE`")
+	manifest := cmd.Flags().String("manifest", "", "compare with the manifest in `FILE`; - is standard input")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkFormat(*format); err != nil {
 			return err
 		}
-		if cmd.Flags().Changed("manifest") && *manifest == "" {
-			return usagef("--manifest is given without a file: name the one that `engine restore manifest` wrote")
+		if *path == "-" && *manifest == "-" {
+			return errOneInput
 		}
 		cfg, err := loadConfig(cmd, *path, env)
 		if err != nil {
@@ -66,8 +65,8 @@ when it is not.`,
 		}
 		var text []byte
 		if *manifest != "" {
-			if text, err = os.ReadFile(*manifest); err != nil {
-				return fmt.Errorf("read the manifest: %w", err)
+			if text, err = manifestText(cmd, *manifest); err != nil {
+				return err
 			}
 		}
 		verdict, err := engine.VerifyAudit(cmd.Context(), cfg, text)

@@ -25,7 +25,8 @@ given the installation a new epoch and moved every cursor to the head. docs/rest
   engine restore plan
   engine restore finalize
   engine restore manifest final.json
-  engine restore finalize --relocation final.json`,
+  engine restore finalize --relocation final.json
+  engine restore demo             see it, on two servers of its own`,
 		restoreFinalizeCommand(env), restorePlanCommand(env), restoreStatusCommand(env), restoreManifestCommand(env), restoreDemoCommand())
 }
 
@@ -43,9 +44,9 @@ and names it: stop the producers first, then the engines and the workers. On a d
 says so and changes nothing, so it may be run again, and on two machines at once.
 
 --relocation FILE is for a database that was moved and lost nothing: it compares head_seq, head_event, audit_seq,
-audit_hash, sync_epoch, environment and where the copy says it comes from with the manifest that engine restore manifest
-wrote when the last backup was taken. When all are equal it stores the identity alone, and epoch and cursors go on. A difference exits with 1, names the field, and changes
-nothing.
+audit_hash, sync_epoch, environment and where the copy says it comes from with the manifest that engine restore
+manifest wrote when the last backup was taken. When all are equal it stores the identity alone, and epoch and cursors
+go on. A difference exits with 1, names the field, and changes nothing.
 
 finalize works as database.admin_url. It says what it is about to do and asks, unless --yes is given. It cannot be
 undone: the events that a cursor skips are given up.
@@ -58,19 +59,21 @@ Exit codes: 0 done or nothing to do, 1 refused or failed, 2 the command line was
 		Args: arguments(),
 	}
 	path, format := configFlag(cmd), formatFlag(cmd)
-	relocation := cmd.Flags().String("relocation", "", "the database was moved and lost nothing: compare it with the manifest in `FILE`")
+	relocation := cmd.Flags().String("relocation", "", "the database was moved and lost nothing: compare it with the manifest in `FILE`; - is standard input")
 	force := cmd.Flags().Bool("force", false, "make a new epoch whatever the database is")
 	yes := cmd.Flags().Bool("yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch err := checkFormat(*format); {
 		case err != nil:
 			return err
-		case cmd.Flags().Changed("relocation") && *relocation == "":
-			return usagef("--relocation is given without a file, and without one a finalize ends the history: name the manifest")
 		case *force && *relocation != "":
 			return usagef("--force makes a new epoch and --relocation keeps the old one: give one of the two")
 		case *path == "-" && !*yes:
 			return usagef("the configuration and the answer cannot both be standard input: add --yes")
+		case *path == "-" && *relocation == "-":
+			return errOneInput
+		case *relocation == "-" && !*yes:
+			return usagef("the manifest and the answer cannot both be standard input: add --yes")
 		case *format == "json" && !*yes:
 			return usagef("--format json is for programs, and a program does not answer: add --yes")
 		}
@@ -80,7 +83,7 @@ Exit codes: 0 done or nothing to do, 1 refused or failed, 2 the command line was
 		}
 		o := engine.FinalizeOptions{Force: *force, By: account(), Log: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
 		if *relocation != "" {
-			if o.Manifest, err = readManifest(*relocation); err != nil {
+			if o.Manifest, err = readManifest(cmd, *relocation); err != nil {
 				return err
 			}
 		}
@@ -124,22 +127,38 @@ func askToFinalize(cmd *cobra.Command, cfg *config.Config, o engine.FinalizeOpti
 	return confirm(cmd)
 }
 
+// errOneInput is standard input that is asked to be two things.
+var errOneInput = usagef("the configuration and the manifest cannot both be standard input: give one of the two as a file")
+
 // readManifest reads the file that engine restore manifest wrote.
-func readManifest(name string) (*restore.Manifest, error) {
-	file, err := os.Open(name)
+func readManifest(cmd *cobra.Command, name string) (*restore.Manifest, error) {
+	text, err := manifestText(cmd, name)
 	if err != nil {
-		return nil, fmt.Errorf("read the manifest: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, restore.MaxManifest+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the manifest: %w", err)
+		return nil, err
 	}
 	m, err := restore.ParseManifest(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &m, nil
+}
+
+// manifestText is the text of a manifest, and not much more of a file that is none.
+func manifestText(cmd *cobra.Command, name string) ([]byte, error) {
+	from := cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("read the manifest: %w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	text, err := io.ReadAll(io.LimitReader(from, restore.MaxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	return text, nil
 }
 
 func restorePlanCommand(env lookupEnv) *cobra.Command {
@@ -229,6 +248,9 @@ and no event, and is worth keeping outside of the database: engine audit verify 
 	}
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if args[0] == "" {
+			return usagef("FILE is empty: name the file to write, or write - for the standard output")
+		}
 		cfg, err := loadConfig(cmd, *path, env)
 		if err != nil {
 			return err

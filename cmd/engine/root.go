@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"example.com/bothy/engine/config"
 	"example.com/bothy/engine/problem"
@@ -106,6 +107,7 @@ Exit codes: 0 done, 1 refused or problems found, 2 the command line was not unde
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{what: err.Error()} })
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageTemplate(usageTemplate)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return refuseEmptyFile(cmd) }
 	root.AddCommand(
 		initCommand(),
 		devCommand(env),
@@ -211,6 +213,17 @@ func arguments(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// refuseEmptyFile refuses a flag that names a file or a folder and is empty, as a variable that is not set leaves it:
+// without the flag a command may do something else altogether.
+func refuseEmptyFile(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if kind, _ := pflag.UnquoteUsage(f); (kind == "FILE" || kind == "DIR") && f.Value.String() == "" && err == nil {
+			err = usagef("--%s is given without a file: name one, and look whether the variable that it comes from is set", f.Name)
+		}
+	})
+	return err
 }
 
 // configFlag gives a command the flag that names the configuration.
